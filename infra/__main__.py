@@ -48,12 +48,15 @@ def pools(settings: StackSettings) -> None:
         password=pulumi.Output.secret(settings.admin_password),
         cacert_file=settings.broker.cacertfile or None,
     )
-    vhost = Vhost(settings, [user.name for one in declared for user in one.users], provider)
-    users = {one.pool: PoolUsers(settings, one, vhost, provider) for one in declared}
+    vhost = Vhost(settings, [user.name for topology in declared for user in topology.users], provider)
+    users = {topology.pool: PoolUsers(settings, topology, vhost, provider) for topology in declared}
     Limits(settings, declared, pulumi.ResourceOptions(depends_on=[vhost, *users.values()]))
-    objects = {one.pool: PoolObjects(one, vhost, preflight.replaced(one, found), provider) for one in declared}
-    for one in declared:
-        Mend(settings, one, found.lost, pulumi.ResourceOptions(depends_on=[objects[one.pool]]))
+    objects = {
+        topology.pool: PoolObjects(topology, vhost, preflight.replaced(topology, found), provider)
+        for topology in declared
+    }
+    for topology in declared:
+        Mend(settings, topology, found.lost, pulumi.ResourceOptions(depends_on=[objects[topology.pool]]))
     databases = jobs_databases(settings)
     running = on_cluster(settings, users, objects, databases)
     guards = [
@@ -67,9 +70,11 @@ def pools(settings: StackSettings) -> None:
     pulumi.export("vhost", settings.vhost)
     pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
     pulumi.export("statistics_interval", settings.broker.statistics_interval)
-    pulumi.export("addresses", {pool: pulumi.Output.secret(one.addresses) for pool, one in users.items()})
+    pulumi.export("addresses", {pool: pulumi.Output.secret(user.addresses) for pool, user in users.items()})
     if databases:
-        pulumi.export("databases", {pool: pulumi.Output.secret(one.addresses) for pool, one in databases.items()})
+        pulumi.export(
+            "databases", {pool: pulumi.Output.secret(database.addresses) for pool, database in databases.items()}
+        )
 
 
 def jobs_databases(settings: StackSettings) -> dict[str, JobsDatabase]:

@@ -17,7 +17,7 @@ import pytest
 import noted
 import run_tests
 import tiers
-from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker, SharedBroker
+from testbed.broker import DEMO_VERSION, NEWEST, SUITES, Broker, SharedBroker
 from testbed.suite import in_make_test
 
 # looptime asks for the main thread's event loop before every test, also before one that is not asynchronous.
@@ -211,7 +211,7 @@ def losing_vhost(brokers: Callable[[str], Broker]) -> Iterator[Vhost]:
 
     It is the one of `make test`.
     """
-    yield from _vhost(brokers(OF_THE_DEMO))
+    yield from _vhost(brokers(DEMO_VERSION))
 
 
 @pytest.fixture(scope="module")

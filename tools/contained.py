@@ -47,8 +47,8 @@ def parents() -> dict[int, int]:
 def descendants(of: int) -> list[int]:
     """All processes below a process, at any depth."""
     parent_of, found = parents(), [of]
-    for one in found:
-        found += [pid for pid, parent in parent_of.items() if parent == one]
+    for ancestor in found:
+        found += [pid for pid, parent in parent_of.items() if parent == ancestor]
     return found[1:]
 
 
@@ -123,7 +123,7 @@ def described(path: Path) -> str:
     """A file that was left, and for a folder, the first of the files in it, which tell whose it is."""
     if not path.is_dir():
         return f"file: {path}"
-    inside = [str(one.relative_to(path)) for one in itertools.islice(path.rglob("*"), 8)]
+    inside = [str(inner.relative_to(path)) for inner in itertools.islice(path.rglob("*"), 8)]
     return f"folder: {path}, with {', '.join(inside) or 'nothing in it'}"
 
 
@@ -150,8 +150,8 @@ def main() -> None:
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     code = run(folder, command)
     left = leftovers(folder)
-    for one in left:
-        print(f"{LEFT_BEHIND}{one}", flush=True)
+    for leftover in left:
+        print(f"{LEFT_BEHIND}{leftover}", flush=True)
     sys.exit(code or (LEFT if left else 0))
 
 

@@ -21,7 +21,7 @@ from rich.text import Text
 import steps
 from osrdyne.commands import status_table
 from osrdyne_runtime.console.streams import guarded
-from testbed.broker import OF_THE_DEMO, Broker
+from testbed.broker import DEMO_VERSION, Broker
 from testbed.pool import DaemonProcess, Pool
 
 PICTURE = steps.ROOT / "docs/demo.svg"
@@ -149,7 +149,7 @@ def record(directory: Path, broker: Broker) -> list[list[Line]]:
 
 def main() -> None:
     """Write the picture."""
-    with tempfile.TemporaryDirectory(prefix="osrdyne-picture-") as directory, Broker(OF_THE_DEMO) as broker:
+    with tempfile.TemporaryDirectory(prefix="osrdyne-picture-") as directory, Broker(DEMO_VERSION) as broker:
         frames = record(Path(directory), broker)
     PICTURE.write_text(draw(frames))
     print(f"{PICTURE.relative_to(steps.ROOT)}: {len(frames)} frames, {PICTURE.stat().st_size / 1000:.0f} kB")

@@ -89,7 +89,7 @@ class Runner:
     def fits(self, tier: str) -> bool:
         """Whether there are cores for one more tier; there always are for a first."""
         together = [*(run.tier for run in self.running), tier]
-        return not self.running or sum(tiers.load(one, self._choice) for one in together) <= tiers.cores()
+        return not self.running or sum(tiers.load(tier, self._choice) for tier in together) <= tiers.cores()
 
     def stop(self, number: int, _: object) -> None:
         """Start no more tiers, and let the running ones end in good order. A Ctrl-C has reached them as well."""
@@ -101,7 +101,7 @@ class Runner:
     def run(self) -> list[Run]:
         """Run all to the end, and what failed by chance once more."""
         while self.waiting or self.running:
-            for tier in [one for one in self.waiting if self.fits(one)]:
+            for tier in [tier for tier in self.waiting if self.fits(tier)]:
                 if self.fits(tier):
                     self.waiting.remove(tier)
                     print(f"test: {tier} starts", flush=True)

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--setting", action="append", default=[], metavar="FILE=LINE", help="a file meanwhile")
     parser.add_argument("names", nargs="*", metavar="PACKAGE", help="without one, only finish what was cut short")
     asked = parser.parse_args()
-    settings = {Path(file): f"{line}\n" for file, line in (one.split("=", 1) for one in asked.setting)}
+    settings = {Path(file): f"{line}\n" for file, line in (setting.split("=", 1) for setting in asked.setting)}
     packages = module()
 
     def say(new: str) -> None:

@@ -6,7 +6,7 @@ from tiers import EXACT
 
 #: Flaky tests of one run above which it has failed.
 MOST_FLAKY = 3
-#: Failed tests of a tier above which none is run once more: that is no matter of luck.
+#: Failed tests of a tier above which none is run once more: that is not a matter of luck.
 MOST_REPEATED = 10
 #: pytest's exit code for "tests failed"; others are errors of its own, of collection, of the command line.
 TESTS_FAILED = 1

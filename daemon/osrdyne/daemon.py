@@ -144,13 +144,13 @@ class Daemon:
 
     def _ended(self, error: BaseException) -> None:
         reasons = _leaves(error)
-        text = "; ".join(dict.fromkeys(str(one) or type(one).__name__ for one in reasons))
-        unexpected = [one for one in reasons if not isinstance(one, OsrdyneError | TimeoutError)]
+        text = "; ".join(dict.fromkeys(str(reason) or type(reason).__name__ for reason in reasons))
+        unexpected = [reason for reason in reasons if not isinstance(reason, OsrdyneError | TimeoutError)]
         self._metrics.sessions_ended.inc()
         self._become("waiting", text)
-        for one in unexpected:
-            log.error("a task failed unexpectedly; beginning again", exc_info=one)
-        outage = self._outage if all(isinstance(one, _OF_THE_BROKER) for one in reasons) else self._interrupted
+        for failure in unexpected:
+            log.error("a task failed unexpectedly; beginning again", exc_info=failure)
+        outage = self._outage if all(isinstance(reason, _OF_THE_BROKER) for reason in reasons) else self._interrupted
         outage.failed(text, self._state.clock())
 
     def _become(self, phase: str, detail: str | None) -> None:
@@ -173,5 +173,5 @@ class Daemon:
 
 def _leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return [leaf for one in error.exceptions for leaf in _leaves(one)]
+        return [leaf for exception in error.exceptions for leaf in _leaves(exception)]
     return [error]

@@ -136,8 +136,8 @@ class DaemonSession:
                 "connection": end_with(connection),
                 "lock": _end_without(lock_lost),
             }
-            for name, one in work.items():
-                tasks.create_task(one, name=name)
+            for name, coroutine in work.items():
+                tasks.create_task(coroutine, name=name)
             acting()
 
     def _loops(self, connection: Connection, queues: StaticQueues) -> dict[str, Coroutine[Any, Any, None]]:
@@ -189,7 +189,7 @@ class DaemonSession:
         Without the others the daemon can act; the topology watcher reports them.
         """
         needed, live = needed_to_act(topology(self.settings.pool)), await self.management.topology()
-        missing = [one.object for one in drift(needed, live) if one.rule == "missing"]
+        missing = [difference.object for difference in drift(needed, live) if difference.rule == "missing"]
         if missing:
             raise SessionEnded(
                 f"the pool's topology is not complete: {', '.join(missing)} missing; apply it (pulumi up, or "
@@ -201,10 +201,10 @@ class DaemonSession:
         # Drop keys whose time ran out meanwhile: if they have no queue any more, another daemon has led since.
         self.state.tracker.advance(self.state.clock())
         found = await self.management.request_queues(self.state.names)
-        for one in found:
-            if one.key is None:
-                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": one.name})
-        adopt(self.state, [one.key for one in found if one.key is not None])
+        for queue in found:
+            if queue.key is None:
+                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": queue.name})
+        adopt(self.state, [queue.key for queue in found if queue.key is not None])
 
 
 async def _unless_ended(connection: Connection, lock_lost: asyncio.Event, work: Awaitable[None]) -> None:
@@ -212,8 +212,8 @@ async def _unless_ended(connection: Connection, lock_lost: asyncio.Event, work: 
     async with asyncio.TaskGroup() as tasks:
         ends = [tasks.create_task(end_with(connection)), tasks.create_task(_end_without(lock_lost))]
         await work
-        for one in ends:
-            one.cancel()
+        for end in ends:
+            end.cancel()
 
 
 async def _end_without(lock_lost: asyncio.Event) -> None:

@@ -1,7 +1,7 @@
 """Where the prepared files of the flights are, and that they are there.
 
 Reads the place of the installed data set, `XDG_CACHE_HOME` and `HOME`; the files themselves are written once
-by `prepare`, which is imported only then: it is no part of the cost of a start.
+by `prepare`, which is imported only then: it is not part of the cost of a start.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 One call a flight, at its departure (UTC; where it never left, when it should have), in the order of time. The key is
 its destination (105 keys) or its aircraft (over 4,000, most of them rare). The 2,512 flights whose aircraft nobody
-recorded, because they never left, are no calls of an aircraft and are left out.
+recorded, because they never left, are not calls of an aircraft and are left out.
 
 `--scale N` makes a busier year of the same kind: beside the true flights, N - 1 further worlds in which every flight
 leaves up to 15 minutes earlier or later, by chance, with keys of their own (`LAX-2` is the second world's LAX). So

@@ -22,7 +22,7 @@ class Figures(NamedTuple):
 def of_day(airport: flights.Airport, day: date) -> Figures:
     """Return the figures of a day of 2013; of another year there are no flights."""
     first = flights.minute(datetime.combine(day, time()))
-    of_the_day = [one for one in airport.flights if first <= one.scheduled < first + MINUTES_A_DAY]
-    delays = [one.delay for one in of_the_day if one.delay is not None]
+    of_the_day = [flight for flight in airport.flights if first <= flight.scheduled < first + MINUTES_A_DAY]
+    delays = [flight.delay for flight in of_the_day if flight.delay is not None]
     mean = round(sum(delays) / len(delays), 6) if delays else None
     return Figures(len(of_the_day), len(of_the_day) - len(delays), mean)

@@ -79,7 +79,7 @@ def text(minute_of_year: int) -> str:
 def load(key: str, folder: str) -> Airport:
     """Return the airport that a key names, from the prepared files in `folder`.
 
-    A key that is no destination of the data set gives an airport without flights. A key becomes part of a
+    A key that is not a destination of the data set gives an airport without flights. A key becomes part of a
     path only when it has the form of a code. Raises `DamagedData`, and `FileNotFoundError` where nothing is
     prepared.
     """

@@ -54,18 +54,18 @@ class Account:
 def overlapping(effects: Iterable[Effect]) -> int:
     """Count the pairs of runs of one resource whose times overlap. A run may begin when another one ends."""
     by_resource: dict[str, list[Effect]] = defaultdict(list)
-    for one in effects:
-        by_resource[one.resource].append(one)
+    for effect in effects:
+        by_resource[effect.resource].append(effect)
     return sum(map(_pairs, by_resource.values()))
 
 
 def _pairs(effects: list[Effect]) -> int:
     pairs = 0
     still: list[float] = []
-    for one in sorted(effects, key=lambda effect: effect.began):
-        still = [ended for ended in still if ended > one.began]
+    for run in sorted(effects, key=lambda effect: effect.began):
+        still = [ended for ended in still if ended > run.began]
         pairs += len(still)
-        still.append(one.ended)
+        still.append(run.ended)
     return pairs
 
 

@@ -152,7 +152,7 @@ def _account(
     all_of_it: Rig, submitted: dict[int, jobs_account.Task], expected: whole_days.Found
 ) -> jobs_account.Account:
     with reading(all_of_it.engine) as connection:
-        known = {one.id: one.state for one in connection.execute(select(tables.job.c.id, tables.job.c.state))}
+        known = {job.id: job.state for job in connection.execute(select(tables.job.c.id, tables.job.c.state))}
         outcomes = select(tables.run.c.outcome, func.count()).group_by(tables.run.c.outcome)
         runs = {outcome: int(count) for outcome, count in connection.execute(outcomes)}
         results, effects = jobs_results.results(connection), jobs_results.effects(connection)

@@ -72,10 +72,10 @@ def note(connection: Connection, effect: Effect) -> None:
 def results(connection: Connection) -> dict[tuple[str, date], Figures]:
     """Return all figures by airport and day."""
     columns = (airport_day.c[name] for name in ("airport", "day", *Figures._fields))
-    return {(one[0], one[1]): Figures(*one[2:]) for one in connection.execute(select(*columns))}
+    return {(row[0], row[1]): Figures(*row[2:]) for row in connection.execute(select(*columns))}
 
 
 def effects(connection: Connection) -> list[Effect]:
     """Return when runs worked whose effect was accepted."""
     columns = (airport_run.c[name] for name in ("airport", "token", "began", "ended"))
-    return [Effect(*one) for one in connection.execute(select(*columns))]
+    return [Effect(*row) for row in connection.execute(select(*columns))]

@@ -20,7 +20,7 @@ from osrdyne_jobs.database import tables
 from osrdyne_jobs.database.engines import now, reading
 from osrdyne_protocol.worker_environment import WORKER_ID
 from testbed import postgres
-from testbed.broker import OF_THE_DEMO, Broker
+from testbed.broker import DEMO_VERSION, Broker
 from testbed.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class Rig:
         stack.callback(self.engine.dispose)
         migrate(self.engine)
         jobs_results.make(self.engine)
-        self.broker = stack.enter_context(Broker(OF_THE_DEMO))
+        self.broker = stack.enter_context(Broker(DEMO_VERSION))
         self._starts = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="broker"))
         self.broker.management.add_vhost(POOL, self.broker.admin)
         self.pool = Pool.on(self.broker, POOL, name=POOL, unbind_delay=UNBIND_DELAY, stop_delay=STOP_DELAY)
@@ -72,7 +72,7 @@ class Rig:
         """Start redo processes in place of those that have ended. Raises BrokerFailed of a start after a kill."""
         if self._starting is not None and self._starting.done():
             self._starting.result()
-        self._redo = [one for one in self._redo if one.poll() is None]
+        self._redo = [process for process in self._redo if process.poll() is None]
         while len(self._redo) < REDO_PROCESSES:
             variables = {"JOBS_DATABASE": self._database, "AMQP_URI": self.pool.client_uri, "JOBS_POOL": POOL}
             with (self._directory / "redo.log").open("ab") as log:
@@ -83,9 +83,9 @@ class Rig:
                 )
 
     def _end_redo(self) -> None:
-        for one in self._redo:
-            one.kill()
-            one.wait()
+        for process in self._redo:
+            process.kill()
+            process.wait()
 
     # --- kills --------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Rig:
         query = select(tables.run.c.worker, tables.lock.c.resource).select_from(locked)
         with reading(self.engine) as connection:
             found = connection.execute(query.where(tables.lock.c.expires_at > now()).order_by(tables.lock.c.resource))
-            busy = [(one.worker, one.resource) for one in found]
+            busy = [(run.worker, run.resource) for run in found]
         processes = _workers(self._daemon.worker_pids())
         there = [(processes[worker], airport) for worker, airport in busy if worker in processes]
         if not there:
@@ -121,10 +121,10 @@ class Rig:
     def _kill_redo(self, _: Random) -> str | None:
         with reading(self.engine) as connection:
             holder = connection.execute(select(tables.leader.c.holder)).scalar()
-        for one in self._redo:
-            if holder == f"redo-{one.pid}" and one.poll() is None:
-                one.kill()
-                one.wait()
+        for process in self._redo:
+            if holder == f"redo-{process.pid}" and process.poll() is None:
+                process.kill()
+                process.wait()
                 return "the redo process that leads"
         return None
 

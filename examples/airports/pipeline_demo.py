@@ -65,7 +65,7 @@ def last_line(ingested: dict[str, Any], made: dict[str, Any], advice: dict[str, 
     evidence = advice["evidence"]
     if not evidence:
         raise StepFailed(f"there is no evidence to show: {' '.join(advice['reasons'])}")
-    results = {one["name"]: one for one in evidence["results"]}
+    results = {result["name"]: result for result in evidence["results"]}
     # Where nothing is recommended, nothing changes.
     before, after = results["today"], results["ours" if advice["recommended"] else "today"]
     numbers = {

@@ -128,8 +128,8 @@ def percentile(ordered: Sequence[int], percent: int) -> float | None:
 def _likely_delay(airport: flights.Airport, question: Question) -> Answer:
     """The median delay of earlier flights from the same origin in the weather of that hour, and of how many.
 
-    Only flights that had left before the time asked count: an estimate that knew the outcome would be no
-    estimate. With too few in similar weather it says so and takes all weather.
+    Only flights that had left before the time asked count: an estimate must not know the
+    outcome. With too few in similar weather it says so and takes all weather.
     """
     now = fields.moment(question)
     origin = fields.origin(question)

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             except fields.BadQuestion as error:
                 raise WorkerError(json.dumps({"error": str(error)}).encode()) from error
 
-        endpoints = [f"{POOL}/{one}" for one in airports]
+        endpoints = [f"{POOL}/{airport}" for airport in airports]
         RelayWorker(nodes.split(","), endpoints, handle, token_file=Path(token_file), grace=5.0).run()
     return 0
 

@@ -79,8 +79,8 @@ def make(outcomes: Sequence[replay.Outcome], faults: Sequence[str], groups: tupl
     lost = [outcome for outcome in outcomes if outcome.status == replay.LOST]
     served = [outcome for outcome in outcomes if outcome.answers]
     ready = {outcome.worker: outcome.sent + outcome.latency for outcome in served if outcome.cold}
-    waited = [one for one in served if not one.cold and one.sent < ready.get(one.worker, -math.inf)]
-    known = {id(one) for one in waited}
+    waited = [outcome for outcome in served if not outcome.cold and outcome.sent < ready.get(outcome.worker, -math.inf)]
+    known = {id(outcome) for outcome in waited}
     reasons = Counter(outcome.reason for outcome in lost) + Counter(fault for fault in faults if fault)
     return Report(
         requests=len(outcomes),
@@ -88,9 +88,9 @@ def make(outcomes: Sequence[replay.Outcome], faults: Sequence[str], groups: tupl
         answered=len(outcomes) - len(lost),
         wrong=sum(bool(fault) for fault in faults),
         lost=len(lost),
-        cold=Latency.of([one for one in served if one.cold]),
+        cold=Latency.of([outcome for outcome in served if outcome.cold]),
         waited=Latency.of(waited),
-        warm=Latency.of([one for one in served if not one.cold and id(one) not in known]),
+        warm=Latency.of([outcome for outcome in served if not outcome.cold and id(outcome) not in known]),
         groups_started=groups[0],
         groups_stopped=groups[1],
         reasons=reasons.most_common(5),

@@ -23,10 +23,10 @@ def declare(management_uri: str, vhost: str, pool: str) -> None:
     server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
     broker = ManagementClient(server, unquote(address.username or ""), unquote(address.password or ""))
     declared = topology(PoolSettings(pool))
-    for one in requests(declared, vhost):
-        if one.path[0] in ("users", "permissions", "user-limits", "vhost-limits"):
+    for request in requests(declared, vhost):
+        if request.path[0] in ("users", "permissions", "user-limits", "vhost-limits"):
             continue
-        broker.call(one.method, *one.path, body=one.body)
+        broker.call(request.method, *request.path, body=request.body)
     print(f"the pool {pool} is declared: {len(declared.exchanges)} exchanges, {len(declared.queues)} queues")
 
 

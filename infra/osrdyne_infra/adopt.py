@@ -61,20 +61,22 @@ def main() -> None:
         found = live.read(management, settings.vhost, ())
         if not management.vhost_exists(settings.vhost):
             sys.exit(f"adopt: the broker has no vhost {settings.vhost}: there is nothing to adopt; run `pulumi up`")
-        differing = [name for one in preflight.topologies(settings) for name in sorted(preflight.replaced(one, found))]
+        differing = [
+            name for topology in preflight.topologies(settings) for name in sorted(preflight.replaced(topology, found))
+        ]
         if differing:
             sys.exit(
                 f"adopt: {', '.join(differing)} cannot be changed to what is declared; deal with the messages, delete "
                 "each, and try again: `up` makes it again"
             )
-        permissions = {one["user"] for one in management.get("vhosts", settings.vhost, "permissions")}
+        permissions = {permission["user"] for permission in management.get("vhosts", settings.vhost, "permissions")}
     except InfraError as error:
         sys.exit(f"adopt: {error}")
     except (ValueError, KeyError, TypeError, AttributeError):
         sys.exit("adopt: standard input has no configuration; give it that of `pulumi config --json --show-secrets`")
     listed = objects(given.stack, settings, found, permissions)
     given.file.write_text(json.dumps(listed, indent=2) + "\n")
-    targets = "".join(f" \\\n  --target '{one}'" for one in listed["nameTable"].values())
+    targets = "".join(f" \\\n  --target '{target}'" for target in listed["nameTable"].values())
     sys.stdout.write(COMMANDS.format(stack=given.stack, file=given.file, targets=targets))
 
 
@@ -82,9 +84,9 @@ def read(config: Mapping[str, Any]) -> StackSettings:
     """Return the settings that Pulumi prints. Raises ConfigurationError, and what other input raises."""
     raw = {
         path if ":" in path else f"{configuration.NAMESPACE}:{path}": (
-            json.dumps(one["objectValue"]) if "objectValue" in one else str(one["value"])
+            json.dumps(value["objectValue"]) if "objectValue" in value else str(value["value"])
         )
-        for path, one in config.items()
+        for path, value in config.items()
     }
     secret = frozenset(path for path in raw if config[path]["secret"])
     settings = configuration.parse(raw, secret)
@@ -106,13 +108,13 @@ def objects(stack: str, settings: StackSettings, found: Live, permissions: set[s
         "the broker": urn("pulumi:providers:rabbitmq", "broker"),
         "the vhost": urn("osrdyne:broker:Vhost", "vhost"),
     }
-    names |= {f"objects of {one.pool}": urn("osrdyne:broker:PoolObjects", one.pool) for one in declared}
-    names |= {f"users of {one.pool}": urn("osrdyne:broker:PoolUsers", one.pool) for one in declared}
+    names |= {f"objects of {topology.pool}": urn("osrdyne:broker:PoolObjects", topology.pool) for topology in declared}
+    names |= {f"users of {topology.pool}": urn("osrdyne:broker:PoolUsers", topology.pool) for topology in declared}
     resources = [_entry("vhost", "vhost", settings.vhost, "the vhost")]
     if settings.broker.admin in permissions:
         resources.append(_entry("permissions", "admin", f"{settings.broker.admin}@{settings.vhost}", "the vhost"))
-    for one in declared:
-        resources += _of_pool(one, settings.vhost, found.topology, permissions)
+    for topology in declared:
+        resources += _of_pool(topology, settings.vhost, found.topology, permissions)
     return {"nameTable": names, "resources": resources}
 
 

@@ -60,7 +60,7 @@ def each(check: Check, values: object) -> tuple[Any, ...]:
     """Return a list, all values of which pass a check."""
     if not isinstance(values, list):
         raise Wrong(f"{values!r} is not a list")
-    return tuple(at(f"[{number}]", check, one) for number, one in enumerate(values))
+    return tuple(at(f"[{number}]", check, value) for number, value in enumerate(values))
 
 
 def at(path: str, check: Check, value: object) -> Any:
@@ -136,7 +136,7 @@ def image(value: object) -> str:
     """Return the name of a container image, with a tag or digest that stays what it is."""
     name = filled(value)
     tag = name.rpartition("/")[2].partition(":")[2]
-    if tag in ("", "latest") or any(one.isspace() for one in name):
+    if tag in ("", "latest") or any(char.isspace() for char in name):
         raise Wrong(f"{name!r} names no version; give an image with a tag other than latest, or with a digest")
     if wrong := images.problem(name):
         raise Wrong(wrong)
@@ -155,7 +155,7 @@ def address(*schemes: str) -> Check:
     """Return the check of an address without user and path."""
 
     def check(value: object) -> str:
-        expected = f"give {' or '.join(f'{one}://HOST:PORT' for one in schemes)}, without user and path"
+        expected = f"give {' or '.join(f'{scheme}://HOST:PORT' for scheme in schemes)}, without user and path"
         wrong = addresses.problem(value, *schemes)
         split = urlsplit(str(value) if wrong is None else "")
         if wrong is None and split.path not in ("", "/"):

@@ -43,7 +43,7 @@ HIDDEN = (
     "relay_s3_access_key",
     "relay_s3_secret_key",
 )
-ROLES = (*(one.name for one in fields(Users)), *jobs_settings.ROLES)
+ROLES = (*(role.name for role in fields(Users)), *jobs_settings.ROLES)
 
 #: Every setting, with what a person could write for it.
 EXAMPLES: Mapping[str, str] = {
@@ -143,7 +143,7 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
     broker = _checked(values, "broker", partial(checks.read, BrokerAddress))
     instance = _text(values, "instance")
     pools = _pools(_structure(values, "pools"), instance)
-    names = tuple(one.name for one in pools)
+    names = tuple(pool.name for pool in pools)
     cluster = _cluster(values, names)
     relay = _relay(values, names)
     return StackSettings(
@@ -279,7 +279,7 @@ def _known(raw: Mapping[str, str]) -> dict[str, str]:
         if namespace in FOREIGN:
             continue
         if namespace != NAMESPACE or name not in EXAMPLES:
-            known = ", ".join(f"{NAMESPACE}:{one}" for one in EXAMPLES)
+            known = ", ".join(f"{NAMESPACE}:{example}" for example in EXAMPLES)
             raise ConfigurationError(path, f"is not a setting; known are {known}", EXAMPLES["pools"])
         found[name] = value
     return found
@@ -329,9 +329,11 @@ def _pools(given: object, instance: str) -> tuple[PoolSettings, ...]:
     if not isinstance(given, list) or not given:
         raise ConfigurationError(path, f"{given!r} is not a list of one pool or more", example)
     pools: list[PoolSettings] = []
-    for number, one in enumerate(given):
+    for number, entry in enumerate(given):
         here = f"{path}[{number}]"
-        table = _table(one, here, tuple(name.name for name in fields(PoolSettings) if name.name != "instance"), example)
+        table = _table(
+            entry, here, tuple(name.name for name in fields(PoolSettings) if name.name != "instance"), example
+        )
         try:
             pool = PoolSettings.from_mapping(table, path=here)
         except SettingsError as error:
@@ -347,9 +349,9 @@ def _names(given: object, pools: tuple[str, ...]) -> tuple[str, ...]:
     path, example = f"{NAMESPACE}:lose_messages_of", EXAMPLES["lose_messages_of"]
     if not isinstance(given, list):
         raise ConfigurationError(path, f"{given!r} is not a list of pools", example)
-    for number, one in enumerate(given):
-        if one not in pools:
-            problem = f"{one!r} is not a pool of this stack; its pools are {', '.join(pools)}"
+    for number, entry in enumerate(given):
+        if entry not in pools:
+            problem = f"{entry!r} is not a pool of this stack; its pools are {', '.join(pools)}"
             raise ConfigurationError(f"{path}[{number}]", problem, example)
     return tuple(given)
 

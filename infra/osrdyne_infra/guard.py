@@ -98,7 +98,9 @@ class _Claims(Provider):
                 f"instance uses them; name another instance in osrdyne:instance, or delete each: `rabbitmqctl "
                 f"delete_user {taken[0]}`"
             )
-        return dynamic.CheckResult(_claimed(known, news), [dynamic.CheckFailure("vhost", one) for one in problems])
+        return dynamic.CheckResult(
+            _claimed(known, news), [dynamic.CheckFailure("vhost", problem) for problem in problems]
+        )
 
 
 def _claimed(known: list[str], news: dict[str, Any]) -> dict[str, Any]:
@@ -142,11 +144,11 @@ def _refuse_losses(props: dict[str, Any]) -> None:
 
 def _held(counts: dict[str, int], pool: str, lose: list[str]) -> dict[str, int]:
     ours = PoolNames(pool) if pool else None
-    given_up = [PoolNames(one) for one in lose]
+    given_up = [PoolNames(pool) for pool in lose]
     return {
         name: count
         for name, count in counts.items()
-        if (ours is None or ours.owns_queue(name)) and not any(one.owns_queue(name) for one in given_up)
+        if (ours is None or ours.owns_queue(name)) and not any(names.owns_queue(name) for names in given_up)
     }
 
 
@@ -157,7 +159,7 @@ class Guard(dynamic.Resource, module="osrdyne", name="Guard"):
         inputs = {
             **access(settings),
             "pool": pool,
-            "lose": [one for one in settings.lose_messages_of if pool in ("", one)],
+            "lose": [name for name in settings.lose_messages_of if pool in ("", name)],
             "interval": settings.broker.statistics_interval,
         }
         super().__init__(_Guards(), name, inputs, opts)

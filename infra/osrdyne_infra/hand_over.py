@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def files(outputs: Mapping[str, Any], directory: Path) -> dict[Path, str]:
-    """Return the text of each file. Raises KeyError, TypeError or AttributeError for what are no outputs of a stack."""
+    """Return the text of each file. Raises KeyError, TypeError or AttributeError for outputs of another program."""
     found: dict[Path, str] = {}
     for pool, settings in outputs["pools"].items():
         folder, addresses = directory / pool, outputs["addresses"][pool]

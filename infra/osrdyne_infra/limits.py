@@ -37,7 +37,7 @@ class Limits(dynamic.Resource, module="osrdyne", name="Limits"):
     def __init__(self, settings: StackSettings, declared: tuple[Topology, ...], opts: pulumi.ResourceOptions) -> None:
         inputs = {
             **access(settings),
-            "of_vhost": limits.largest(one.vhost_limits for one in declared),
-            "of_users": {user.name: dict(user.limits) for one in declared for user in one.users},
+            "of_vhost": limits.largest(topology.vhost_limits for topology in declared),
+            "of_users": {user.name: dict(user.limits) for topology in declared for user in topology.users},
         }
         super().__init__(_Limits(), "limits", inputs, opts)

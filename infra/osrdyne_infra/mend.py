@@ -50,12 +50,12 @@ def _declare_again(broker: Management, vhost: str, name: str, declared: Mapping[
 def as_declared(declared: Topology) -> dict[str, Any]:
     """Return arguments and bindings of each static quorum queue, as they are declared."""
     return {
-        one.name: {
-            "arguments": {"x-queue-type": one.type, **one.arguments},
-            "bindings": [[each.exchange, each.routing_key] for each in declared.bindings if each.queue == one.name],
+        queue.name: {
+            "arguments": {"x-queue-type": queue.type, **queue.arguments},
+            "bindings": [[each.exchange, each.routing_key] for each in declared.bindings if each.queue == queue.name],
         }
-        for one in declared.queues
-        if one.type == "quorum"
+        for queue in declared.queues
+        if queue.type == "quorum"
     }
 
 
@@ -69,6 +69,6 @@ class Mend(dynamic.Resource, module="osrdyne", name="Mend"):
             **access(settings),
             # As JSON, in which integers stay integers.
             "declared": json.dumps(as_declared(declared), sort_keys=True),
-            "lost": [one for one in lost.static_quorum_queues(declared) if one in found],
+            "lost": [queue for queue in lost.static_quorum_queues(declared) if queue in found],
         }
         super().__init__(_Mends(), declared.pool, inputs, opts)

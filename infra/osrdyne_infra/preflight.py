@@ -37,7 +37,7 @@ def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -
     ]
     if problems:
         raise DeploymentRefused(
-            "\n".join(["the stack is not applied:", *(f"- {one}" for one in dict.fromkeys(problems))])
+            "\n".join(["the stack is not applied:", *(f"- {problem}" for problem in dict.fromkeys(problems))])
         )
 
 
@@ -52,9 +52,9 @@ def warnings(settings: StackSettings, declared: tuple[Topology, ...], live: Live
 def replaced(declared: Topology, live: Live) -> set[str]:
     """Return the queues and exchanges of a pool that the broker has otherwise, so that they must be replaced."""
     found: tuple[Exchange | Queue, ...] = (*live.topology.exchanges, *live.topology.queues)
-    there = {one.name: one for one in found}
+    there = {item.name: item for item in found}
     wanted: tuple[Exchange | Queue, ...] = (*declared.exchanges, *declared.queues)
-    return {one.name for one in wanted if one.name in there and there[one.name] != one}
+    return {item.name for item in wanted if item.name in there and there[item.name] != item}
 
 
 def _judge(declared: tuple[Topology, ...], live: Topology) -> Iterator[str]:
@@ -63,47 +63,49 @@ def _judge(declared: tuple[Topology, ...], live: Topology) -> Iterator[str]:
 
 def _judged(declared: tuple[Topology, ...], live: Topology) -> Iterator[Finding]:
     after = _together(declared, live)
-    for one in declared:
-        dynamic = [queue.name for queue in request_queues(one.pool, live)]
-        yield from (*lint(one), *drift(one, after), *lint(concerning(one, after), dynamic))
+    for expected in declared:
+        dynamic = [queue.name for queue in request_queues(expected.pool, live)]
+        yield from (*lint(expected), *drift(expected, after), *lint(concerning(expected, after), dynamic))
 
 
 def _together(declared: tuple[Topology, ...], live: Topology) -> Topology:
     """What the vhost will hold: all that is declared, and what else is there."""
     ours = Topology(
-        tuple(one for each in declared for one in each.exchanges),
-        tuple(one for each in declared for one in each.queues),
-        tuple(one for each in declared for one in each.bindings),
-        tuple(one for each in declared for one in each.policies),
+        tuple(exchange for each in declared for exchange in each.exchanges),
+        tuple(queue for each in declared for queue in each.queues),
+        tuple(binding for each in declared for binding in each.bindings),
+        tuple(policy for each in declared for policy in each.policies),
     )
-    exchanges, queues, policies = ({one.name for one in kind} for kind in (ours.exchanges, ours.queues, ours.policies))
+    exchanges, queues, policies = (
+        {thing.name for thing in kind} for kind in (ours.exchanges, ours.queues, ours.policies)
+    )
     return replace(
         ours,
-        exchanges=(*ours.exchanges, *(one for one in live.exchanges if one.name not in exchanges)),
-        queues=(*ours.queues, *(one for one in live.queues if one.name not in queues)),
+        exchanges=(*ours.exchanges, *(exchange for exchange in live.exchanges if exchange.name not in exchanges)),
+        queues=(*ours.queues, *(queue for queue in live.queues if queue.name not in queues)),
         bindings=tuple(dict.fromkeys((*ours.bindings, *live.bindings))),
-        policies=(*ours.policies, *(one for one in live.policies if one.name not in policies)),
-        vhost_limits=limits.largest(one.vhost_limits for one in declared),
+        policies=(*ours.policies, *(policy for policy in live.policies if policy.name not in policies)),
+        vhost_limits=limits.largest(expected.vhost_limits for expected in declared),
         operator_policies=live.operator_policies,
     )
 
 
 def _losses(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> Iterator[str]:
-    for one in declared:
-        for name in sorted(replaced(one, live)):
+    for expected in declared:
+        for name in sorted(replaced(expected, live)):
             count = live.messages.get(name, 0)
-            if count and one.pool not in settings.lose_messages_of:
+            if count and expected.pool not in settings.lose_messages_of:
                 yield (
                     f"queue {name} must be deleted and declared again, and holds {messages(count)}; empty it, or "
-                    f"say in osrdyne:lose_messages_of that those of pool {one.pool} may go"
+                    f"say in osrdyne:lose_messages_of that those of pool {expected.pool} may go"
                 )
 
 
 def _lost(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> Iterator[str]:
     for name in sorted(live.lost) if not settings.mend_lost_queues else ():
         yield f"queue {name}: {lost.problem(settings.vhost, name)}"
-    for one in declared:
-        for name in lost.lost_streams(one, live.topology):
+    for expected in declared:
+        for name in lost.lost_streams(expected, live.topology):
             yield f"queue {name}: {lost.stream_problem(settings.vhost, name)}"
 
 

@@ -210,7 +210,7 @@ def client(module: str, pool: Pool, key: str, **options: object) -> Side:
 
 
 def administrator(pool: Pool) -> str:
-    """Address for all sides alike: what the broker checks of a user's rights is no part of a comparison."""
+    """Address for all sides alike: comparisons leave out how a broker checks a user's rights."""
     return pool.broker.amqp_uri(vhost=pool.vhost)
 
 

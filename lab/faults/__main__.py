@@ -26,7 +26,7 @@ from osrdyne_runtime.console.streams import guarded
 from testbed import ROOT
 from testbed.broker import SUITES
 
-#: Marks the process of one version, which ends with the process that started it.
+#: Option of the process that tests one version. It ends with the process that started it.
 CHILD = "--child"
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
@@ -50,11 +50,11 @@ def main() -> int:
     if results is None:
         return 1
     if arguments.json:
-        print(json.dumps([report.to_json(one) for one in results], indent=2))
+        print(json.dumps([report.to_json(result) for result in results], indent=2))
     else:
-        # As wide as the table needs where no terminal says how wide it is.
+        # Without a terminal there is no width to keep to: this is as wide as the table needs.
         Console(width=None if sys.stdout.isatty() else 140).print(report.table(results))
-    for trouble in (trouble for one in results for trouble in one.troubles):
+    for trouble in (trouble for result in results for trouble in result.troubles):
         print(f"faults: {trouble}", file=sys.stdout if not arguments.json else sys.stderr)
     print(report.last_line(results), file=sys.stdout if not arguments.json else sys.stderr)
     return 0 if report.is_good(results) else 1
@@ -65,14 +65,14 @@ def _side_by_side(versions: list[str], seed: int) -> list[Result] | None:
     print(f"faults: seed {seed}, RabbitMQ {' and '.join(versions)}", file=sys.stderr, flush=True)
     children = [
         subprocess.Popen(
-            # The last of an option counts.
-            [sys.executable, "-m", "faults", *sys.argv[1:], CHILD, "--broker", one, "--seed", str(seed)],
+            # Of an option that is given twice, the last one counts.
+            [sys.executable, "-m", "faults", *sys.argv[1:], CHILD, "--broker", version, "--seed", str(seed)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for one in versions
+        for version in versions
     ]
     results = []
     try:
@@ -91,7 +91,7 @@ def _side_by_side(versions: list[str], seed: int) -> list[Result] | None:
 
 
 def _end_with_standard_input() -> None:
-    """Clean up and end when the process that started this one has ended, however it did, or at Ctrl-C; once."""
+    """Clean up and end, once, at Ctrl-C or when the process that started this one has ended in whatever way."""
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""A hostile peer as a process: it sends what it reads from its standard input, and says how much of it was taken.
+"""A hostile peer as a process: it sends what it reads from its standard input, and prints how much the broker accepted.
 
 It has the lowest priority: a peer on another machine would not take processor time from ours.
 """
@@ -19,26 +19,26 @@ from testbed.hostile.sending import ask, send_frames, send_messages
 
 @dataclass(frozen=True)
 class Attack:
-    """What one password sends side by side: messages of AMQP 1.0 to their addresses, bytes of AMQP 0-9-1, HTTP."""
+    """What one user of the broker sends at once: messages of AMQP 1.0, frames of AMQP 0-9-1, and requests of HTTP."""
 
     uri: str
-    addressed: list[tuple[str, bytes]]
-    raw: list[bytes]
-    #: The port of the daemon's status, and what is asked there.
-    port: int
-    requests: list[bytes]
+    #: Messages of AMQP 1.0, each with its address.
+    messages: list[tuple[str, bytes]]
+    #: Bytes of AMQP 0-9-1.
+    frames: list[bytes]
+    #: The port of the daemon's status, and requests to it.
+    status_port: int
+    status_requests: list[bytes]
 
     def send(self) -> int:
-        """Send all of it; return how many messages of AMQP 1.0 the broker took."""
+        """Send all of it; return how many messages of AMQP 1.0 the broker accepted."""
         with ThreadPoolExecutor(2) as threads:
-            taken, framed = (
-                threads.submit(send_messages, self.uri, self.addressed),
-                threads.submit(send_frames, self.uri, self.raw),
-            )
-            for request in self.requests:
-                ask("127.0.0.1", self.port, request)
-            framed.result()
-            return taken.result()
+            accepted = threads.submit(send_messages, self.uri, self.messages)
+            frames = threads.submit(send_frames, self.uri, self.frames)
+            for request in self.status_requests:
+                ask("127.0.0.1", self.status_port, request)
+            frames.result()
+            return accepted.result()
 
 
 class Attacker:
@@ -55,7 +55,7 @@ class Attacker:
         self._process.communicate()
 
     def send(self, attacks: list[Attack]) -> int:
-        """Have it send these at once; return how many messages were taken when all of it is sent."""
+        """Send these attacks at the same time. Return, when all is sent, how many messages the broker accepted."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump(attacks, self._process.stdin)

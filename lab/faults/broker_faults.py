@@ -75,7 +75,7 @@ def queue_deleted(rig: Rig, random: Random) -> str:
     names = rig.pool.names
     if random.random() < 0.5:
         rig.broker.management.delete("queues", VHOST, names.activity_queue)
-        rig.last(LASTS)
+        rig.wait(LASTS)
         rig.pool.restore()
         return names.activity_queue
     queue = names.request_queue(load.SPARE)
@@ -83,7 +83,7 @@ def queue_deleted(rig: Rig, random: Random) -> str:
     try:
         # Twice in a row: what the broker says of a queue is a moment late.
         for _ in range(2):
-            rig.last(1.0)
+            rig.wait(1.0)
             rig.until_true(lambda: rig.pool.depth(queue) == 0, what=f"empty {queue}")
         rig.broker.management.delete("queues", VHOST, queue)
     finally:
@@ -104,7 +104,7 @@ def policy_deleted(rig: Rig, random: Random) -> str:
     names = rig.pool.names
     policy = random.choice([names.request_exchange, names.activity_queue, names.poison_queue, names.events_stream])
     rig.broker.management.delete("policies", VHOST, policy)
-    rig.last(LASTS)
+    rig.wait(LASTS)
     rig.pool.restore()
     return policy
 
@@ -123,7 +123,7 @@ def binding_deleted(rig: Rig, random: Random) -> str:
     connection = pika.BlockingConnection(pika.URLParameters(uri))
     connection.channel().queue_unbind(queue, exchange, key)
     connection.close()
-    rig.last(LASTS)
+    rig.wait(LASTS)
     rig.pool.restore()
     return f"{exchange} to {queue}"
 
@@ -133,6 +133,6 @@ def permission_revoked(rig: Rig, random: Random) -> str:
     user = random.choice([users.client, users.worker, users.daemon])
     nothing = {"configure": "^$", "write": "^$", "read": "^$"}
     rig.broker.management.put("permissions", VHOST, user, body=nothing)
-    rig.last(LASTS)
+    rig.wait(LASTS)
     rig.pool.restore()
     return user.rpartition("-")[0]

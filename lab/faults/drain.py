@@ -21,7 +21,7 @@ def drain(rig: Rig) -> None:
     The parking queue is left as it is: no consumer is given what it holds.
     """
     # What they held is counted by then.
-    rig.last(STATISTICS_INTERVAL)
+    rig.wait(STATISTICS_INTERVAL)
     asyncio.run(_drain(rig))
 
 

@@ -41,7 +41,7 @@ def _without_events(rig: Rig, fault: contextlib.AbstractContextManager[None], re
     _until_in_use(rig)
     with fault:
         began, logged, closed = time.monotonic(), len(rig.leader.lines()), _close_event_connections(rig)
-        rig.last(LASTS)
+        rig.wait(LASTS)
 
         def noticed() -> bool:
             nonlocal closed

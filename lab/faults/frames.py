@@ -9,7 +9,7 @@ from dataclasses import dataclass
 CONSUME, PUBLISH, CONFIRMED = (60, 20), (60, 40), (60, 80)
 
 _METHOD_FRAME = 1
-#: What a client begins with; it is no frame.
+#: What a client begins with; it is not a frame.
 _GREETING = b"AMQP\0\0\x09\x01"
 _HEAD = struct.Struct(">BHI")
 

@@ -91,13 +91,13 @@ def _attacks(rig: Rig, seed: int) -> list[Attack]:
     )
     queues = [names.orphan_queue, names.dead_letter_queue, names.activity_queue, names.leader_queue]
     queues += [names.events_stream, names.request_queue(HOSTILE)]
-    to = [*(f"/queues/{quote(one, safe='')}" for one in queues), f"/exchanges/{names.activity_exchange}/{HOSTILE}"]
-    named = st.sampled_from([one.encode() for one in queues])
+    to = [*(f"/queues/{quote(queue, safe='')}" for queue in queues), f"/exchanges/{names.activity_exchange}/{HOSTILE}"]
+    named = st.sampled_from([queue.encode() for queue in queues])
     worker = Attack(
         _uri(rig, users.worker),
         sorted(drawn(st.tuples(st.sampled_from(to), amqp_1_0.everything(replies)), seed, COUNT)),
         drawn(frames.messages("", named) | frames.messages(names.activity_exchange) | frames.broken(""), seed, COUNT),
-        client.port,
+        client.status_port,
         [],
     )
     return [client, worker]

@@ -23,7 +23,7 @@ def connections_cut(rig: Rig, random: Random) -> str:
 def connections_delayed(rig: Rig, random: Random) -> str:
     sides = _sides(random)
     rig.proxy.delay(DELAY, *sides)
-    rig.last(DELAY_LASTS)
+    rig.wait(DELAY_LASTS)
     rig.proxy.delay(0, *sides)
     return f"{' and '.join(sides)} by {DELAY:g} s"
 
@@ -32,7 +32,7 @@ def connections_half_open(rig: Rig, random: Random) -> str:
     """Nothing passes and neither end hangs up; what has no heartbeat to notice it is cut at the end."""
     sides = _sides(random)
     rig.proxy.silence(*sides)
-    rig.last(SILENCE_LASTS)
+    rig.wait(SILENCE_LASTS)
     rig.proxy.drop_silenced()
     return " and ".join(sides)
 

@@ -67,7 +67,7 @@ def clock_shifted(rig: Rig, random: Random) -> str:
     for shift in (HOUR, 0, -HOUR, 0):
         rig.clock.shift(shift)
         if shift:
-            rig.last(1.5)
+            rig.wait(1.5)
     return "an hour forwards, an hour back"
 
 

@@ -1,8 +1,8 @@
-"""A TCP proxy between a broker and those who use it, which can cut, delay and silence connections, and kill at a point.
+"""A TCP proxy between a broker and its users. It can cut, delay and silence connections.
 
 It has a port for each side (daemon, client, worker), so that one side can be hurt alone. It reads the AMQP methods
-that go by: a watch sees each before it is passed on, which is how a process is killed at an exact point of its work
-with no hook in its code. It runs in a thread of its own; every public method may be called from any other thread.
+that it passes on, and calls watches with each of them before. So a test kills a process at an exact point of its work,
+without a hook in its code. The proxy has a thread; every public method may be called from any other thread.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import Any, Literal
 from faults.frames import Method, Scanner
 
 Direction = Literal["up", "down"]
-#: Sees a method before it is passed on: the port from which the connection was made, where it goes, and what it is.
+#: Is called with each method before it is passed on: the port from which the connection was made, the direction, and
+#: the method.
 Watch = Callable[[int, Direction, Method], None]
 
 HOST = "127.0.0.1"
 CHUNK = 65536
 #: Seconds that a call from another thread may take.
-PATIENCE = 10.0
+CALL_SECONDS = 10.0
 #: Turns of the loop from the accept of a connection until its task has begun, with a margin.
-TURNS = 5
+ACCEPT_TURNS = 5
 
 
 @dataclass(eq=False)
@@ -52,7 +53,7 @@ class Link:
 
 @dataclass(eq=False)
 class Side:
-    """Those who connect to one port."""
+    """The programs that connect to one port."""
 
     links: set[Link] = field(default_factory=set)
     watches: list[Watch] = field(default_factory=list)
@@ -81,7 +82,7 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(CALL_SECONDS)
         self._loop.close()
 
     def cut(self, *sides: str) -> None:
@@ -95,7 +96,7 @@ class Proxy:
         self._call(act())
 
     def delay(self, seconds: float, *sides: str) -> None:
-        """Make everything late from now on; 0 ends that."""
+        """Delay everything on these sides from now on; 0 ends the delay."""
 
         async def act() -> None:
             for side in sides:
@@ -104,7 +105,7 @@ class Proxy:
         self._call(act())
 
     def silence(self, *sides: str) -> None:
-        """Pass nothing on any more over the connections that there are, and close none of them; new ones work."""
+        """Pass on nothing more over the present connections, and close none of them. New connections work."""
 
         async def act() -> None:
             for side in sides:
@@ -125,7 +126,7 @@ class Proxy:
         self._call(act())
 
     def watch(self, side: str, watch: Watch) -> Callable[[], None]:
-        """Show every method of a side to `watch`, in the proxy's thread; return what ends that."""
+        """Call `watch` with every method of a side, in the proxy's thread. Return a function that ends this."""
 
         async def add() -> None:
             self._sides[side].watches.append(watch)
@@ -138,15 +139,15 @@ class Proxy:
         return lambda: self._call(remove())
 
     def connections(self, side: str) -> int:
-        """How many connections a side has now."""
+        """Return how many connections a side has now."""
 
         async def count() -> int:
             return len(self._sides[side].links)
 
         return int(self._call(count()))
 
-    def _call(self, what: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE)
+    def _call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     async def _open(self) -> None:
         for name, side in self._sides.items():
@@ -167,15 +168,15 @@ class Proxy:
             self.ports[name] = side.server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
-        # A connection that was accepted a turn before its server closes would be dropped by asyncio, open as it is.
-        for _ in range(TURNS):
+        # asyncio would drop, and not close, a connection that was accepted a turn before its server closes.
+        for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
         for side in self._sides.values():
             if side.server is not None:
                 side.server.close()
             for link in list(side.links):
                 link.abort()
-        # Each is cancelled once and ends in its own time; one that has just connected is first let begin, because
+        # Each task is cancelled once and ends in its own time. The task of a new connection may begin first, because
         # only a task that has begun closes its socket.
         cancelled: set[asyncio.Task[None]] = set()
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -205,8 +206,8 @@ class Proxy:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            for one in (writer, far_writer):
-                one.close()
+            for end in (writer, far_writer):
+                end.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
             with contextlib.suppress(OSError):
@@ -228,7 +229,7 @@ class Proxy:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection with a reset instead of an orderly end, as a network does."""
+    """Reset a connection, as a network does, instead of closing it in good order."""
     found = writer.get_extra_info("socket")
     if found is not None and found.fileno() >= 0:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -244,7 +244,7 @@ class Rig:
         """Names of the clients that run."""
         return {client.name for client in self.clients.values()}
 
-    def last(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
         """Let a fault last."""
         self._wait.wait(seconds)
 

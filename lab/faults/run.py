@@ -18,13 +18,13 @@ from faults.plan import KINDS, SABOTAGE, order
 from faults.rig import Rig
 
 #: Seconds that all clients may need for an answer to a new request once a fault is undone.
-RECOVERY = 60.0
+RECOVERY_SECONDS = 60.0
 #: Most seconds from the begin of one fault to that of the next.
-SPACING = 4.0
+SPACING_SECONDS = 4.0
 #: Seconds before the end, and share of the duration, from which on nothing is asked that takes its time to fail.
 QUIET_END, QUIET_SHARE = timing.MESSAGE_TTL, 0.2
 #: Seconds within which everything must have come to its end once nothing new is asked.
-SETTLING = 90.0
+SETTLING_SECONDS = 90.0
 #: Seconds without an answer after which nothing more comes of empty queues: a client connects again within these.
 STILL = 8.0
 
@@ -66,7 +66,7 @@ class Run:
             tempfile.TemporaryDirectory(prefix="osrdyne-faults-") as directory,
             Rig(self.result.version, Path(directory)) as rig,
         ):
-            rig.until_recovered(within=RECOVERY)
+            rig.until_recovered(within=RECOVERY_SECONDS)
             began = time.monotonic()
             self._say("every client has its first answers")
             try:
@@ -81,20 +81,20 @@ class Run:
 
     def _inject(self, rig: Rig, began: float) -> None:
         kinds, ends = order(self._kinds, self._random), began + self._duration
-        slot = min(self._duration / len(self._kinds), SPACING)
+        slot = min(self._duration / len(self._kinds), SPACING_SECONDS)
         noise_ends, quiet = ends - min(QUIET_END, QUIET_SHARE * self._duration), False
         for number, kind in enumerate(kinds):
             missing = number < len(self._kinds)
             # Every kind has its turn, also when the time is over; the others come while it lasts.
             if not missing and time.monotonic() >= ends - slot:
                 break
-            rig.last(max(0.0, min(began + number * slot, ends) - time.monotonic()))
+            rig.wait(max(0.0, min(began + number * slot, ends) - time.monotonic()))
             if not missing and not quiet and time.monotonic() >= noise_ends:
                 quiet = True
                 rig.pause(load.DEAD)
                 rig.pause(load.CRASHES)
             self._one(rig, kind, number)
-        rig.last(max(0.0, ends - time.monotonic()))
+        rig.wait(max(0.0, ends - time.monotonic()))
 
     def _one(self, rig: Rig, kind: str, number: int) -> None:
         fault = {**KINDS, **SABOTAGE}[kind]
@@ -107,7 +107,7 @@ class Run:
             return
         undone = time.monotonic()
         try:
-            rig.until_recovered(within=RECOVERY)
+            rig.until_recovered(within=RECOVERY_SECONDS)
         except AssertionError as error:
             self._trouble(f"{kind} ({what}): {_first_line(error)}")
         ended = time.monotonic()
@@ -134,7 +134,7 @@ class Run:
             return not waiting or time.monotonic() - last > STILL
 
         with suppress(AssertionError):  # what is left is accounted for all the same
-            rig.until_true(settled, within=SETTLING)
+            rig.until_true(settled, within=SETTLING_SECONDS)
 
     def _account(self, rig: Rig, began: float, ended: float) -> None:
         rig.stop_all()

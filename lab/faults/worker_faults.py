@@ -60,7 +60,7 @@ def floods_its_log(rig: Rig, random: Random) -> str:
         sizes = [path.stat().st_size for path in (log, log.with_suffix(".log.1")) if path.exists()]
         assert max(sizes) <= limit, f"{log} of {limit:,} bytes has {max(sizes):,}"
         most, wrote = max(most, sum(sizes)), psutil.Process(pid).io_counters().write_chars
-        rig.last(0.01)
+        rig.wait(0.01)
     silent = rig.alive - rig.read().answered_since(began)
     assert not silent, f"without an answer during the flood: {', '.join(silent)}"
     return f"{wrote / 1e6:,.0f} MB by the worker of {key}, of which the disk had {most / 1e6:.0f} MB at most"

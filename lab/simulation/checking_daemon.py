@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from osrdyne_protocol import events, headers
-from simulation import scenario as plans
-from simulation import virtual_time
+from simulation import scenario, virtual_time
 from simulation.findings import Checks, Verdict, name_of
 from simulation.model import Event
 from simulation.model import history as kinds
@@ -314,7 +313,7 @@ class DaemonChecks(Checks):
             self._break(6, "a queue of another pool is gone")
         for plan in self._scenario.keys:
             name = NAMES.request_queue(plan.key)
-            if plan.start == plans.TAKEN and name not in outcome.queues and not self._had("queue deleted"):
+            if plan.start == scenario.TAKEN and name not in outcome.queues and not self._had("queue deleted"):
                 self._break(6, f"{name!r} is gone, although it is foreign")
         if not outcome.at_rest and not self._without_ttl():
             kept = {name: names for name, names in outcome.left.items() if name not in INVENTORY}

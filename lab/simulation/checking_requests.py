@@ -1,4 +1,4 @@
-"""The checker's part on requests: what became of each, and whether that may be."""
+"""The checker of requests: how each one ended, and whether that is allowed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from itertools import pairwise
 
 from osrdyne.intake import orphan_rules
 from osrdyne_protocol import headers, statuses
-from simulation import scenario as plans
+from simulation import scenario
 from simulation.findings import Checks, Verdict, name_of
 from simulation.model import Event
 from simulation.model import history as kinds
-from simulation.scenario import BACK, RETURN_BOUND, Kind, RequestPlan
+from simulation.scenario import BACK_SECONDS, MOST_RETURN_SECONDS, Kind, RequestPlan
 from simulation.world import INVENTORY, NAMES, Outcome
 
 #: Seconds that an orphan of a healthy key may take, from the broker to its queue, whatever other keys do.
-ORPHAN_BOUND = 2.0
+MOST_ORPHAN_SECONDS = 2.0
 #: Seconds that the first request of a healthy key may take beside the work itself, whatever other keys do.
-ANSWER_BOUND = 20.0
+MOST_ANSWER_SECONDS = 20.0
 
 _BROKER_FAULTS = ("broker down", "queues lost", "confirms never", "confirms late", "alarm", "publishes refused")
-#: Statuses that a request without fault of its own may get, and the faults that explain each.
+#: Statuses that a request without a fault of its own may get, and the injected faults that explain each.
 _ALLOWED_BY = {
     statuses.DELIVERY_LIMIT: ("worker cut", "worker half open", "worker killed", "worker revoked", *_BROKER_FAULTS),
     statuses.UNROUTABLE: ("policy removed", "daemon revoked", *_BROKER_FAULTS),
@@ -32,7 +32,7 @@ _ALLOWED_BY = {
 
 @dataclass(slots=True)
 class _Request:
-    """What became of one request."""
+    """The history of one request."""
 
     confirmed_at: float | None = None
     #: The client's session in which it was last published.
@@ -40,11 +40,11 @@ class _Request:
     returned: bool = False
     answers: list[tuple[float, str]] = field(default_factory=list)
     served: int = 0
-    #: A copy was destroyed by what is no part of the system: its operator, a policy that was taken away.
+    #: Something outside the system destroyed a copy: its operator, or the removal of a policy.
     destroyed: bool = False
     #: A copy was in a queue that the broker lost.
     lost_by_broker: bool = False
-    #: When an answer was first published to it, and when a worker first served it.
+    #: When an answer to it was first published, and when a worker first served it.
     answer_sent_at: float | None = None
     served_at: float | None = None
     #: When its client first wanted to send it, and when it first reached the broker.
@@ -183,32 +183,32 @@ class RequestChecks(Checks):
             self._verdict.duplicated.append(name)
             nothing_failed = self._scenario.kind not in (Kind.STORM, Kind.LOST)
             nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
-            nothing_failed = nothing_failed and not self._given_again(plan, request)
+            nothing_failed = nothing_failed and not self._reply_redelivered(plan, request)
             # At its deadline a request may be answered while it is being forwarded.
-            if nothing_failed and plan.do == plans.ANSWER and self._is_healthy(plan) and not plan.may_expire:
+            if nothing_failed and plan.do == scenario.ANSWER and self._is_healthy(plan) and not plan.may_expire:
                 self._break(1, f"{name} was served or answered twice, and nothing had failed")
         for _, status in request.answers:
             if status not in self._allowed(plan, request):
                 self._verdict.unexpected.append(f"{name} ({plan.do}, key {plan.routing_key!r}) was answered {status}")
-            if status == statuses.DELIVERY_LIMIT and not (request.poisoned or self._where(name)):
+            if status == statuses.DELIVERY_LIMIT and not (request.poisoned or self._queues_with(name)):
                 self._break(1, f"{name} was answered delivery_limit, and no copy was kept")
         if not request.answers:
             self._judge_unanswered(plan, request)
         self._judge_delay(plan, request)
 
-    def _given_again(self, plan: RequestPlan, request: _Request) -> bool:
-        """Say whether a client got its only reply again, because it had lost its session before it acknowledged it.
+    def _reply_redelivered(self, plan: RequestPlan, request: _Request) -> bool:
+        """Return whether a client got its only reply again: it had lost its session before it acknowledged the reply.
 
         It loses its session for a publish that it may not make, for example.
         """
         losses, times = self._losses[f"client {plan.client}"], [at for at, _ in request.answers]
-        between = (any(one <= at <= other for at in losses) for one, other in pairwise(times))
-        return request.served <= 1 and plan.reply == plans.QUEUE and all(between)
+        between = (any(first <= at <= second for at in losses) for first, second in pairwise(times))
+        return request.served <= 1 and plan.reply == scenario.QUEUE and all(between)
 
     def _judge_unanswered(self, plan: RequestPlan, request: _Request) -> None:
-        where = self._where(plan.name)
-        answerable = plan.reply == plans.QUEUE or (
-            plan.reply == plans.DIRECT and request.session == self._sessions[f"client {plan.client}"]
+        where = self._queues_with(plan.name)
+        answerable = plan.reply == scenario.QUEUE or (
+            plan.reply == scenario.DIRECT and request.session == self._sessions[f"client {plan.client}"]
         )
         if request.destroyed or request.returned or (where and self._without_ttl()):
             return
@@ -216,7 +216,7 @@ class RequestChecks(Checks):
             self._verdict.lost_by_broker.append(plan.name)
             return
         sent = request.answer_sent_at is not None
-        if answerable and not (plan.reply == plans.DIRECT and sent and self._client_lost(plan)):
+        if answerable and not (plan.reply == scenario.DIRECT and sent and self._any_session_lost()):
             text = f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})"
             if where or request.poisoned:
                 self._verdict.unanswered.append(f"{text} is still in {where}")
@@ -225,11 +225,11 @@ class RequestChecks(Checks):
         elif not (where or request.poisoned or request.served or sent):
             self._verdict.lost.append(f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})")
 
-    def _where(self, name: str) -> list[str]:
+    def _queues_with(self, name: str) -> list[str]:
         """The pool's queues that a request is in at the end."""
         return [queue for queue, names in self._outcome.left.items() if name in names]
 
-    def _client_lost(self, plan: RequestPlan) -> bool:
+    def _any_session_lost(self) -> bool:
         return any(self._losses.values())
 
     def _is_healthy(self, plan: RequestPlan) -> bool:
@@ -237,7 +237,7 @@ class RequestChecks(Checks):
 
     def _allowed(self, plan: RequestPlan, request: _Request) -> set[str]:
         """The statuses with which a request may be answered."""
-        allowed = self._allowed_of_its_own(plan)
+        allowed = self._allowed_without_faults(plan)
         if self._scenario.new_keys < 1000:
             allowed = allowed | {statuses.THROTTLED}
         if self._scenario.kind is Kind.LOST:
@@ -249,7 +249,7 @@ class RequestChecks(Checks):
                     allowed = allowed | {status}
         return allowed
 
-    def _allowed_of_its_own(self, plan: RequestPlan) -> set[str]:
+    def _allowed_without_faults(self, plan: RequestPlan) -> set[str]:
         if isinstance(plan.routing_key, bytes) or "\0" in plan.routing_key:
             return {statuses.INVALID_KEY}
         names = dict(plan.headers)
@@ -258,54 +258,58 @@ class RequestChecks(Checks):
         if names.get(headers.X_HOPS, 0) >= orphan_rules.MAX_HOPS:
             return {statuses.UNROUTABLE}
         allowed = {
-            plans.REJECT: {statuses.REJECTED},
-            plans.CRASH: {statuses.DELIVERY_LIMIT},
-            plans.HANG: {statuses.DELIVERY_LIMIT},
-            plans.REQUEUE: {statuses.DELIVERY_LIMIT},
+            scenario.REJECT: {statuses.REJECTED},
+            scenario.CRASH: {statuses.DELIVERY_LIMIT},
+            scenario.HANG: {statuses.DELIVERY_LIMIT},
+            scenario.REQUEUE: {statuses.DELIVERY_LIMIT},
         }.get(plan.do, {statuses.OK})
         if plan.may_expire or not self._is_healthy(plan):
             allowed = allowed | {statuses.EXPIRED}
         return allowed
 
     def _allowed_of_lost(self, plan: RequestPlan, request: _Request, allowed: set[str]) -> set[str]:
-        """While a key's queue is lost its requests may be refused; before, afterwards and elsewhere nothing is."""
+        """Return the statuses that are allowed where queues are lost: refusals only while the key's queue is lost."""
         back = self._back_at or 0.0
-        waited = (request.asked_at or 0.0) < back + RETURN_BOUND
+        waited = (request.asked_at or 0.0) < back + MOST_RETURN_SECONDS
         if self._is_lost(plan) and waited:
             return allowed | {statuses.EXPIRED, statuses.MAXLEN}
         return allowed - {statuses.EXPIRED}
 
     def _is_kept(self, plan: RequestPlan) -> bool:
-        return any(one.kept and one.key == plan.routing_key for one in self._scenario.keys)
+        return any(key.kept and key.key == plan.routing_key for key in self._scenario.keys)
 
     def _is_lost(self, plan: RequestPlan) -> bool:
         key = plan.routing_key
         return isinstance(key, str) and "\0" not in key and NAMES.request_queue(key) in self._lost_queues
 
     def _judge_return(self, plan: RequestPlan, request: _Request) -> None:
-        """Judge when a request was answered in a run in which the broker lost queues. A client asks on one channel."""
+        """Judge how late an answer came in a run in which the broker lost queues. A client asks on one channel."""
         if request.asked_at is None or request.lost_by_broker:
             return
-        ends = [one for one in (request.answer_sent_at, request.served_at) if one is not None]
+        ends = [at for at in (request.answer_sent_at, request.served_at) if at is not None]
         ended = min(ends) if ends else self._outcome.seconds
-        work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
+        work = self._work_of(plan)
         took = ended - self._since(request.asked_at, ended, self._back_at) - work
         if not ends:
             self._verdict.unanswered.append(
                 f"{plan.name} (key {plan.routing_key!r}), asked at {request.asked_at:.1f} s"
             )
-        elif took > RETURN_BOUND:
+        elif took > MOST_RETURN_SECONDS:
             self._break(5, f"{plan.name} (key {plan.routing_key!r}) was answered {took:.1f} s late")
         if request.published_at is None or self._is_lost(plan):
             return
         took = ended - self._since(request.published_at, ended, self._acting_again_at) - work
-        if took > ANSWER_BOUND:
+        if took > MOST_ANSWER_SECONDS:
             self._break(
                 5, f"{plan.name} of key {plan.routing_key!r}, which was not lost, was answered {took:.1f} s late"
             )
 
+    def _work_of(self, plan: RequestPlan) -> float:
+        """Return the seconds of work in all requests of a key."""
+        return sum(other.work for other in self._scenario.requests if other.routing_key == plan.routing_key)
+
     def _since(self, at: float, ended: float, back: float | None) -> float:
-        """From when on a wait counts that began at `at`: not while there was no broker, nor a daemon at first."""
+        """Return when a wait that began at `at` starts to count: once there are a broker and a daemon."""
         if self._killed_at is not None and back is not None and at < back and ended > self._killed_at:
             return back
         return max(at, self._acting_at or 0.0)
@@ -319,11 +323,11 @@ class RequestChecks(Checks):
         if request.orphaned_at is not None:
             forwarded = request.forwarded_at or self._outcome.seconds
             took = forwarded - self._since(request.orphaned_at, forwarded, self._acting_again_at)
-            if took > ORPHAN_BOUND:
+            if took > MOST_ORPHAN_SECONDS:
                 self._break(5, f"{plan.name} of a healthy key was an orphan for {took:.1f} s")
         if request.answers and request.confirmed_at is not None and self._scenario.kind is not Kind.LOST:
-            work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
-            stays = [one.at + BACK for one in self._scenario.faults if self._scenario.kind is Kind.STAYS]
+            work = self._work_of(plan)
+            stays = [fault.at + BACK_SECONDS for fault in self._scenario.faults if self._scenario.kind is Kind.STAYS]
             took = request.answers[0][0] - max(request.confirmed_at, acting, *stays) - work
-            if took > ANSWER_BOUND:
+            if took > MOST_ANSWER_SECONDS:
                 self._break(5, f"{plan.name} of a healthy key was answered {took:.1f} s late")

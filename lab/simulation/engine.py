@@ -1,7 +1,7 @@
 """The engine of the simulation, where worker groups run, and the driver with which a daemon reaches it.
 
-Workers outlive daemons and drivers, as processes do. What may go wrong at a start is the key's plan; that the
-engine refuses or cannot be seen for a while is a fault.
+Workers outlive daemons and drivers, as processes do. The plan of a key says what goes wrong at the start of its groups.
+Faults have the whole engine refuse calls, or hide from drivers, for a while.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import TYPE_CHECKING
 
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
-from simulation import scenario as plans
+from simulation import scenario
 from simulation.workers import Crashed, Worker
 
 if TYPE_CHECKING:
     from simulation.world import World
 
-#: Seconds that the engine takes for one call, and after which a worker that does not stop is killed.
-_CALL = 0.01
-_GRACE = 30.0
-#: A slow start takes this long, in seconds; a start that is refused says so after a moment.
-_SLOW = 12.0
+#: Seconds that the engine takes for a call.
+_CALL_SECONDS = 0.01
+#: Seconds after which a worker that does not stop is killed.
+_GRACE_SECONDS = 30.0
+#: Seconds that a slow start takes.
+_SLOW_START_SECONDS = 12.0
 TEMPLATE = "template"
 
 
 @dataclass(slots=True)
-class _Running:
-    """One group."""
+class _RunningGroup:
+    """A group of one worker, from its start to its end."""
 
     key: str
     name: str
@@ -46,11 +47,12 @@ class Engine:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.running: dict[str, _Running] = {}
+        self.running: dict[str, _RunningGroup] = {}
         self._drivers: list[ModelDriver] = []
         self._number = 0
-        #: Every call fails while one of these is true: those that change something, the listing.
+        #: While true, starts and stops fail.
         self.refuses = False
+        #: While true, listings fail and changes end.
         self.blind = False
         #: Seconds that a listing takes for each group.
         self.listing_each = 0.0
@@ -67,8 +69,8 @@ class Engine:
 
     async def start(self, key: str) -> None:
         plan = self._world.key_plan(key)
-        await asyncio.sleep(_SLOW if plan.start == plans.SLOW else _CALL)
-        if self.refuses or plan.start == plans.REFUSED:
+        await asyncio.sleep(_SLOW_START_SECONDS if plan.start == scenario.SLOW else _CALL_SECONDS)
+        if self.refuses or plan.start == scenario.REFUSED:
             raise DriverError("the engine refuses")
         found = self.running.get(key)
         if found is None:
@@ -76,25 +78,25 @@ class Engine:
         elif found.stopping:
             found.start_again = True
 
-    def _spawn(self, key: str, plan: plans.KeyPlan) -> None:
+    def _spawn(self, key: str, plan: scenario.KeyPlan) -> None:
         self._number += 1
         name = f"worker {self._number}"
         worker = self._world.worker(key, name)
-        task = asyncio.get_running_loop().create_task(self._life(worker, plan), name=name, context=Context())
-        self.running[key] = _Running(key, name, task, worker)
+        task = asyncio.get_running_loop().create_task(self._run_worker(worker, plan), name=name, context=Context())
+        self.running[key] = _RunningGroup(key, name, task, worker)
         task.add_done_callback(lambda done: self._ended(key, done))
         self._world.note("group started", name, key)
 
-    async def _life(self, worker: Worker, plan: plans.KeyPlan) -> None:
+    async def _run_worker(self, worker: Worker, plan: scenario.KeyPlan) -> None:
         await asyncio.sleep(plan.boot)
-        if plan.start == plans.EXITS:
+        if plan.start == scenario.EXITS:
             raise Crashed("it exits at once")
-        if plan.start == plans.DEAF:
+        if plan.start == scenario.DEAF:
             await asyncio.get_running_loop().create_future()
         await worker.run()
 
     async def stop(self, key: str) -> None:
-        await asyncio.sleep(_CALL)
+        await asyncio.sleep(_CALL_SECONDS)
         if self.refuses:
             raise DriverError("the engine refuses")
         found = self.running.get(key)
@@ -102,14 +104,14 @@ class Engine:
             found.stopping = True
             self._world.note("group stopping", found.name, key, self._world.load_of(key))
             found.worker.stop()
-            asyncio.get_running_loop().call_later(_GRACE, self._end, found, context=Context())
+            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._end, found, context=Context())
 
     def kill(self, key: str) -> None:
         """End a worker at once, as SIGKILL does."""
         if key in self.running:
             self._end(self.running[key])
 
-    def _end(self, group: _Running) -> None:
+    def _end(self, group: _RunningGroup) -> None:
         if group.worker.connection is not None:
             self._world.broker.kill(group.worker.connection)
         group.task.cancel()
@@ -128,13 +130,13 @@ class Engine:
 
     def groups(self) -> builtins.list[Group]:
         return [
-            Group(one.key, GroupState.STOPPING if one.stopping else GroupState.RUNNING, 1, TEMPLATE)
-            for one in self.running.values()
+            Group(group.key, GroupState.STOPPING if group.stopping else GroupState.RUNNING, 1, TEMPLATE)
+            for group in self.running.values()
         ]
 
 
 class ModelDriver:
-    """`osrdyne.drivers.base.Driver` of one daemon."""
+    """The driver of one daemon, as `osrdyne.drivers.base.Driver` has it."""
 
     owns_workers = True
     template = TEMPLATE
@@ -151,7 +153,7 @@ class ModelDriver:
         await self._engine.stop(key)
 
     async def list(self) -> builtins.list[Group]:
-        await asyncio.sleep(_CALL + self._engine.listing_each * len(self._engine.running))
+        await asyncio.sleep(_CALL_SECONDS + self._engine.listing_each * len(self._engine.running))
         if self._engine.blind:
             raise DriverError("the engine cannot be listed")
         return self._engine.groups()

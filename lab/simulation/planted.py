@@ -137,7 +137,7 @@ def _no_correlation_id() -> list[Patch]:
     return [(error_replies, "Properties", without)]
 
 
-def _orphan_is_no_proof() -> list[Patch]:
+def _orphan_proves_nothing() -> list[Patch]:
     require = PoolState.require
 
     def trusting(self: Any, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
@@ -297,7 +297,7 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "the debounce lets through what it should hold back": _debounce_inverted,
     "orphans are handled one after the other": _one_orphan_after_the_other,
     "an error reply has no correlation id": _no_correlation_id,
-    "an orphan is no proof that its key is unbound": _orphan_is_no_proof,
+    "an orphan does not prove that its key is unbound": _orphan_proves_nothing,
     "forwards are not counted": _hops_not_counted,
     "an expired request is forwarded": _expired_forwarded,
     "no copy is kept of a request that workers failed on": _no_copy_in_poison,

@@ -37,7 +37,7 @@ STARTS, REFUSED, SLOW, DEAF, EXITS, TAKEN = "starts", "refused", "slow", "deaf",
 #: Where a client reads its replies.
 DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
 #: Seconds after the broker's return in which a key whose queue was lost answers again, whatever it takes to notice.
-RETURN_BOUND = 60.0
+MOST_RETURN_SECONDS = 60.0
 #: Seconds that the broker is down at least and at most when it is killed.
 DOWN = (0.3, 5.0)
 #: Age in seconds up to which a broker that is killed loses a request queue.
@@ -202,7 +202,7 @@ def scenario(seed: int) -> Scenario:
         # Not of the seed's own numbers, which then stay what they were.
         new_keys=1 if kind is Kind.STORM and seed % 10 == 0 else 1000,
         end=max(end, *(one.at + 0.5 for one in requests)),
-        by_name={one.name: one for one in requests},
+        by_name={request.name: request for request in requests},
     )
 
 
@@ -328,7 +328,7 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
     chosen = rng.sample(KEYS, rng.randint(7, 9))
     keys = tuple(KeyPlan(key, boot=rng.uniform(0.05, 1.0), kept=number < 6) for number, key in enumerate(chosen))
     at = rng.uniform(4.0, 12.0)
-    end = at + RETURN_BOUND + 15.0
+    end = at + MOST_RETURN_SECONDS + 15.0
     wanted = [(at + rng.uniform(2.0, 30.0), "nul\0", ANSWER, 0)]
     moment = 1.0
     while moment < end:
@@ -372,13 +372,13 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
         tuple(faults),
         end=end + 3.5,
         clients=4,
-        by_name={one.name: one for one in requests},
+        by_name={request.name: request for request in requests},
     )
 
 
 #: Seconds after which a key whose worker stays without consuming is served as before: the grace of its group, counts
 #: that are late, their interval, and a start.
-BACK = 15.0 + 7.5 + 2 * 5.0 + 5.0
+BACK_SECONDS = 15.0 + 7.5 + 2 * 5.0 + 5.0
 #: What can keep events from the daemon while everything else works.
 EVENT_FAULTS = ("activity lost", "activity queue deleted", "activity exchange deleted", "activity revoked")
 
@@ -422,5 +422,5 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
         requests,
         (fault,),
         end=end,
-        by_name={one.name: one for one in requests},
+        by_name={request.name: request for request in requests},
     )

@@ -21,8 +21,7 @@ from osrdyne_amqp import Connection
 from osrdyne_client import AsyncClient
 from osrdyne_client.errors import RemoteError
 from osrdyne_pool.settings import PoolLimits, PoolSettings
-from simulation import scenario as plans
-from simulation import virtual_time
+from simulation import scenario, virtual_time
 from simulation.model import History
 from simulation.model.timing import Range
 from simulation.scenario import KeyPlan, Kind, RequestPlan, Scenario
@@ -58,14 +57,14 @@ def key_plan(key: str) -> KeyPlan:
     """Return how the workers of a key behave; those of one in a hundred do not start as they should."""
     number = _number_of(key)
     if number % 97 == 5:
-        return KeyPlan(key, (plans.REFUSED, plans.SLOW, plans.DEAF, plans.EXITS)[number // 97 % 4])
+        return KeyPlan(key, (scenario.REFUSED, scenario.SLOW, scenario.DEAF, scenario.EXITS)[number // 97 % 4])
     return KeyPlan(key)
 
 
 def request_plan(name: str) -> RequestPlan:
     """Return what the worker of a request does; few crash it, because the poison inventory is bounded."""
     number = _number_of(name)
-    do = plans.CRASH if number % 2003 == 7 else plans.REJECT if number % 89 == 11 else plans.ANSWER
+    do = scenario.CRASH if number % 2003 == 7 else scenario.REJECT if number % 89 == 11 else scenario.ANSWER
     return RequestPlan(name, 0.0, name, do)
 
 
@@ -124,7 +123,7 @@ class _World(World):
     def worker(self, key: str, name: str) -> Worker:
         if key == STEADY:
             return LibraryWorker(self, key, name)
-        if request_plan(key).do == plans.CRASH or not key_plan(key).healthy:
+        if request_plan(key).do == scenario.CRASH or not key_plan(key).healthy:
             # What goes wrong with it must not reach others.
             return Worker(self, key, name)
         return FleetWorker(self, self.fleet, key, name)

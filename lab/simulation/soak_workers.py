@@ -14,7 +14,7 @@ from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_protocol import events, headers, statuses
 from osrdyne_protocol.names import is_reply_address
 from osrdyne_worker import Request, WorkerEnvironment, serve
-from simulation import scenario as plans
+from simulation import scenario
 from simulation.workers import Worker
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class FleetWorker(Worker):
 
     def _finish(self, channel: Channel, message: Message) -> None:
         plan = self._world.request_plan(message.body.decode())
-        if plan is not None and plan.do == plans.REJECT:
+        if plan is not None and plan.do == scenario.REJECT:
             channel.reject(message.delivery_tag, requeue=False)
             self._finished()
         elif not is_reply_address(message.properties.reply_to):

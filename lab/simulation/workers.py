@@ -11,7 +11,7 @@ from osrdyne_amqp.errors import BrokerError, Nacked
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events, headers, statuses
 from osrdyne_protocol.names import is_reply_address
-from simulation import scenario as plans
+from simulation import scenario
 from simulation.scenario import Kind
 
 if TYPE_CHECKING:
@@ -133,18 +133,18 @@ class Worker:
 
     async def _work(self, message: Message, requests: Channel, replies: Channel) -> None:
         plan = self._world.request_plan(message.body.decode())
-        do, work = (plan.do, plan.work) if plan is not None else (plans.ANSWER, 0.05)
+        do, work = (plan.do, plan.work) if plan is not None else (scenario.ANSWER, 0.05)
         self._tell(requests, events.REQUEST_RECEIVED, message)
         await asyncio.sleep(work)
-        if do == plans.CRASH:
+        if do == scenario.CRASH:
             if self.connection is not None:
                 self._world.broker.kill(self.connection)
             raise Crashed(f"request {message.body!r} killed the worker")
-        if do == plans.HANG:
+        if do == scenario.HANG:
             await asyncio.get_running_loop().create_future()
-        if do == plans.REJECT:
+        if do == scenario.REJECT:
             requests.reject(message.delivery_tag, requeue=False)
-        elif do == plans.REQUEUE or (do == plans.REQUEUE_ONCE and not message.redelivered):
+        elif do == scenario.REQUEUE or (do == scenario.REQUEUE_ONCE and not message.redelivered):
             requests.reject(message.delivery_tag, requeue=True)
         else:
             await self._reply(message, replies)

@@ -35,7 +35,7 @@ from testbed.waiting import PATIENCE, until
 #: RabbitMQ version -> Debian release whose package has it.
 SUITES = {"4.0": "trixie", "4.3": "forky"}
 #: What `make demo` brings where a machine has no package of its own (roles/rabbitmq), and what `make test` runs on.
-OF_THE_DEMO = "4.0"
+DEMO_VERSION = "4.0"
 NEWEST = "4.3"
 TOOL = ROOT / "roles/rabbitmq/files/rabbitmq-rootfs"
 ADMIN = "osrdyne-admin"
@@ -54,7 +54,7 @@ class Broker(Started):
 
     def __init__(self, version: str, *, interval: int = STATISTICS_INTERVAL) -> None:
         """`interval` is in milliseconds; see the module's docstring."""
-        if version != OF_THE_DEMO:
+        if version != DEMO_VERSION:
             only_in_test_all(f"RabbitMQ {version}")
         self.version = version
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-broker-"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from osrdyne_pool.broker import quorum
-from testbed.broker import OF_THE_DEMO, STATISTICS_INTERVAL, Broker
+from testbed.broker import DEMO_VERSION, STATISTICS_INTERVAL, Broker
 from testbed.management import Management
 
 
@@ -16,7 +16,7 @@ def lose(broker: Broker, vhost: str, *queues: str) -> None:
     4.3: there the new Raft server finds the log of the old one under its name, and may refuse to start.
     """
     for queue in queues:
-        if broker.version != OF_THE_DEMO:
+        if broker.version != DEMO_VERSION:
             broker.rabbitmqctl("purge_queue", "--vhost", vhost, queue)
             continue
         broker.rabbitmqctl(
@@ -31,11 +31,11 @@ def lose(broker: Broker, vhost: str, *queues: str) -> None:
 
 def lose_as_by_a_kill(broker: Broker, vhost: str, queue: str) -> None:
     """Have a queue be lost, its counts be gone, and the connections to its virtual host: some four seconds."""
-    if broker.version == OF_THE_DEMO:
+    if broker.version == DEMO_VERSION:
         lose(broker, vhost, queue)
         forget_counts(broker, vhost, queue)
     broker.rabbitmqctl("close_all_connections", "--vhost", vhost, "as a kill would")
-    if broker.version != OF_THE_DEMO:
+    if broker.version != DEMO_VERSION:
         lose(broker, vhost, queue)  # now that no consumer holds any of it
 
 

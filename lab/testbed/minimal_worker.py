@@ -103,7 +103,7 @@ class Link:
         return data
 
     def next(self) -> bytes:
-        """Return the payload of the next frame that is no heartbeat."""
+        """Return the payload of the next frame that is not a heartbeat."""
         while True:
             kind, _, size = _struct.unpack(">BHI", self.take(7))
             payload = self.take(size + 1)[:-1]

@@ -1,4 +1,4 @@
-"""What strangers put into the headers of HTTP requests: bytes that are no text, and text that is no ASCII."""
+"""What strangers put into the headers of HTTP requests: bytes that are not text, and text that is not ASCII."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Programs:
         self._stack.enter_context(program)
         self.logs[name] = log
 
-    async def say_all_lines_of_an_outage(self) -> None:
-        """End all that goes through the proxies for longer than a minute. Raises AssertionError for a missing line."""
+    async def check_the_lines_of_an_outage(self) -> None:
+        """Cut all connections through the proxies for over a minute. Raises AssertionError for a missing line."""
         for proxy in self._proxies:
             proxy.cut(refuse=True)
         await self._until_all_say(LINES[0])

@@ -290,7 +290,7 @@ class DaemonProcess:
         until(lambda: not self._kill_left_over(), what="end of the workers")
 
     def _kill_left_over(self) -> list[int]:
-        # In this order: what is no copy of the daemon any more has its own environment by now.
+        # In this order: what is not a copy of the daemon any more has its own environment by now.
         left = [pid for pid in _pids() if self._is_copy_of_daemon(pid) or self._is_worker(pid)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):

@@ -20,7 +20,7 @@ from subprocess import CalledProcessError
 
 import java
 from testbed import apt, artemis, broker_j, browser, docker, newest_python, oslo, proton
-from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
+from testbed.broker import DEMO_VERSION, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
 from testbed.docker import DockerFailed
 from testbed.go_builds import BuildFailed
@@ -87,7 +87,7 @@ def parts() -> list[Part]:
     """All parts, those of `make test` first, then from quick to slow."""
     clusters = frozenset({"drivers", "infra"})
     brokers = [
-        Part(f"RabbitMQ {version}", partial(root_file_system, version), BROKER_TIERS, version == OF_THE_DEMO)
+        Part(f"RabbitMQ {version}", partial(root_file_system, version), BROKER_TIERS, version == DEMO_VERSION)
         for version in SUITES
     ]
     go = [

@@ -37,7 +37,7 @@ def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:
 def osrdyne_requests(pool: Mapping[str, Any], vhost: str) -> list[dict[str, Any]]:
     """The requests that declare the topology of a pool in a vhost, for the module osrdyne_topology."""
     wanted = topology(PoolSettings.from_mapping(plain(pool)))
-    return [plain(dataclasses.asdict(one)) for one in management_json.requests(wanted, str(vhost))]
+    return [plain(dataclasses.asdict(request)) for request in management_json.requests(wanted, str(vhost))]
 
 
 def osrdyne_lost_queues(pool: Mapping[str, Any], vhost: str) -> dict[str, str]:
@@ -179,9 +179,9 @@ def osrdyne_toml(document: Mapping[str, Any]) -> str:
 def plain(value: Any) -> Any:
     """Ansible's strings and mappings carry tags; what is given on must be Python's own."""
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)

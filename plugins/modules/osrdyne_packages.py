@@ -105,7 +105,7 @@ def install(
         lacks = missing(names)
         if lacks and not shutil.which("apt-get"):
             raise NotInstalled(f"there is no apt-get here; install {' '.join(lacks)} by hand")
-        # A mirror that is away for a moment is no reason to give up.
+        # A mirror that is away for a moment is not a reason to give up.
         for last in (False, True):
             if not lacks:
                 return []
@@ -261,7 +261,7 @@ def apt_get(words: list[str], lock: int, **variables: str) -> tuple[int, str]:
 
 
 def output(*command: str) -> str:
-    """What a command prints; its failure is no matter."""
+    """What a command prints; its failure does not matter."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     return done.stdout
 

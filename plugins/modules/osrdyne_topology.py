@@ -222,7 +222,7 @@ def ensure_user(api: Api, vhost: str, request: dict[str, Any], password: str, pa
 def ensure_limit(api: Api, path: list[str], value: int, *, or_more: bool = False) -> None:
     """A limit of a vhost stays where it is higher: another pool may need that."""
     kind, owner, name = path
-    found = dict(next((one["value"] for one in api.get(kind, owner) or []), {})).get(name)
+    found = dict(next((listed["value"] for listed in api.get(kind, owner) or []), {})).get(name)
     if found != value and not (or_more and found is not None and (found > value or found < 0)):
         what = f"limit {name} of {'user' if kind == 'user-limits' else 'vhost'} {owner}"
         api.change(f"{what}: {value}", "PUT", *path, body={"value": value})
@@ -246,13 +246,17 @@ def ensure(api: Api, vhost: str, request: dict[str, Any]) -> None:
 def ensure_binding(api: Api, request: dict[str, Any]) -> None:
     path, body = request["path"], request["body"]
     found = api.get(*path) or []
-    if not any({field: one[field] for field in body} == body for one in found):
+    if not any({field: listed[field] for field in body} == body for listed in found):
         api.change(f"binding {path[3]} to {path[5]}", request["method"], *path, body=body)
 
 
 def refuse_foreign(api: Api, vhost: str, name: str) -> None:
     """Users belong to the broker, not to a vhost: a new password would shut out the pool that uses the old one."""
-    elsewhere = sorted(one["vhost"] for one in api.get("users", name, "permissions") or [] if one["vhost"] != vhost)
+    elsewhere = sorted(
+        permission["vhost"]
+        for permission in api.get("users", name, "permissions") or []
+        if permission["vhost"] != vhost
+    )
     if elsewhere:
         raise Refused(
             f"user {name} has another password and serves vhost {', '.join(elsewhere)}: a pool of this name is there "
@@ -277,9 +281,9 @@ def refuse_instances(api: Api, vhost: str, requests: list[dict[str, Any]]) -> No
 def refuse_neighbours(api: Api, vhost: str, requests: list[dict[str, Any]], named: list[str]) -> None:
     """The limits of a vhost are for all of its pools, and only their settings say what each may take."""
     tail = "-req-xchg"
-    there = {one["name"] for one in (api.get("exchanges", vhost) or []) if one["name"].endswith(tail)}
-    foreign = sorted(one.removesuffix(tail) for one in there - set(declared(requests, "exchanges")))
-    uncounted = [one for one in foreign if one not in named]
+    there = {exchange["name"] for exchange in (api.get("exchanges", vhost) or []) if exchange["name"].endswith(tail)}
+    foreign = sorted(name.removesuffix(tail) for name in there - set(declared(requests, "exchanges")))
+    uncounted = [name for name in foreign if name not in named]
     if uncounted:
         raise Refused(
             f"vhost {vhost} holds pool {', '.join(uncounted)}, too, and its limits would not count it: name it in the "
@@ -318,12 +322,14 @@ def never_led(api: Api, vhost: str, queue: str) -> bool:
     except Refused:
         return False  # as while the broker starts the queue
     fresh = ("follower", 0, 0)
-    return bool(members) and all((one["Raft State"], one["Term"], one["Last Log Index"]) == fresh for one in members)
+    return bool(members) and all(
+        (member["Raft State"], member["Term"], member["Last Log Index"]) == fresh for member in members
+    )
 
 
 def lost_streams(api: Api, vhost: str, streams: list[str]) -> list[str]:
     """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_pool.broker.lost."""
-    bound = {one["destination"] for one in api.get("bindings", vhost) or [] if one["source"]}
+    bound = {binding["destination"] for binding in api.get("bindings", vhost) or [] if binding["source"]}
     return sorted(name for name in streams if name in bound and api.get("queues", vhost, name) is None)
 
 
@@ -335,14 +341,16 @@ def left_over(api: Api, vhost: str, requests: list[dict[str, Any]]) -> list[str]
 
 def declared(requests: list[dict[str, Any]], kind: str, queue_type: str = "") -> list[str]:
     """Names of the declared objects of a kind; of queues, those of a type."""
-    of_kind = [one for one in requests if one["path"][0] == kind]
+    of_kind = [request for request in requests if request["path"][0] == kind]
     return [
-        one["path"][-1] for one in of_kind if not queue_type or one["body"]["arguments"]["x-queue-type"] == queue_type
+        request["path"][-1]
+        for request in of_kind
+        if not queue_type or request["body"]["arguments"]["x-queue-type"] == queue_type
     ]
 
 
 def users_in(api: Api, vhost: str) -> set[str]:
-    return {one["user"] for one in api.get("vhosts", vhost, "permissions") or []}
+    return {permission["user"] for permission in api.get("vhosts", vhost, "permissions") or []}
 
 
 def has_password(user: dict[str, Any], password: str) -> bool:

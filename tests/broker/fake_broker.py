@@ -129,7 +129,7 @@ async def fake_broker(script: Script | None = None, tls: ssl.SSLContext | None =
 
 @contextlib.asynccontextmanager
 async def peer(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[int]:
-    """A peer that is no broker; gives its port."""
+    """A peer that is not a broker; gives its port."""
     writers: list[asyncio.StreamWriter] = []
 
     async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -215,7 +215,7 @@ async def test_a_peer_that_takes_no_connections_is_given_up_in_time() -> None:
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00", b"\x15\x03\x01\x00\x02"]
 )
-async def test_a_peer_that_is_no_broker_is_recognised(answer: bytes) -> None:
+async def test_a_peer_that_is_not_a_broker_is_recognised(answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(8)
         writer.write(answer)

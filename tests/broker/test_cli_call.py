@@ -86,7 +86,7 @@ def test_json_has_status_body_headers_time_and_correlation_id(ask: Ask) -> None:
     assert document["correlation_id"]
 
 
-def test_a_body_that_is_no_text_is_base64_in_json(ask: Ask) -> None:
+def test_a_body_that_is_not_text_is_base64_in_json(ask: Ask) -> None:
     document = json.loads(ask("42", "--json", "-", stdin=b"\xff").out)
 
     assert document["body_base64"] == "NDJ8/w=="

@@ -105,7 +105,7 @@ def test_a_deleted_exchange_is_named_and_no_confirmed_request_is_lost(
     assert daemon.number == 1
 
 
-def test_a_request_that_dies_while_the_dead_letter_exchange_is_gone_is_answered_once_it_is_back(
+def test_a_request_that_dies_without_a_dead_letter_exchange_is_answered_once_it_is_back(
     private_broker: Broker, tmp_path: Path
 ) -> None:
     # Given a broker that retries a dead letter after a second instead of three minutes

@@ -43,7 +43,7 @@ def listed(pool: Pool, directory: Path) -> dict[str, Any]:
     return dict(json.loads(done.out))
 
 
-def test_a_flood_of_a_clients_mistakes_drops_the_oldest_and_takes_no_room_from_what_workers_failed_on(
+def test_a_flood_of_client_mistakes_drops_its_oldest_and_takes_no_room_from_failed_requests(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, tmp_path: Path
 ) -> None:
     pool = make_pool(poison_max_length=10, delivery_limit=2)
@@ -132,7 +132,7 @@ def test_the_inventory_has_a_bound_in_bytes(
     assert depth(pool, pool.names.poison_queue) < 8
 
 
-def test_a_pool_of_an_earlier_topology_keeps_all_in_one_queue_and_gets_the_others_without_losing_a_message(
+def test_a_pool_of_an_earlier_topology_gets_its_other_queues_without_losing_a_message(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, tmp_path: Path
 ) -> None:
     # Given a pool of before, whose inventory is full, and requests that find no room

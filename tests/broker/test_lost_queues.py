@@ -117,7 +117,7 @@ async def test_an_answer_to_a_lost_queue_delays_no_other_answer_of_a_worker(pool
 
 
 @pytest.mark.full
-def test_the_daemon_answers_and_starts_other_keys_while_one_of_its_forwards_waits_for_a_lost_queue(
+def test_the_daemon_answers_and_starts_other_keys_while_a_forward_waits_for_a_lost_queue(
     pool: Pool, daemon: DaemonProcess, make_client: Callable[[Pool], ForeignClient]
 ) -> None:
     warm(pool, "lost")

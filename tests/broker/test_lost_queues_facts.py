@@ -1,7 +1,7 @@
-"""What a real broker makes of a quorum queue of which its register lost the line, as a kill right after a declare does.
+"""How a real broker treats a quorum queue that its registry has lost, as after a kill right after the declare.
 
-RabbitMQ 4.0 can be made to lose one without a kill (`make_lost`). `python -m tests.broker_facts.lost_queues` shows
-much more, and docs/reference/rabbitmq-lost-queues.md says it.
+`make_lost` has RabbitMQ 4.0 lose a queue without a kill. `python -m tests.broker_facts.lost_queues` shows much more;
+docs/reference/rabbitmq-lost-queues.md describes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from osrdyne_amqp import Connection, Properties
 from osrdyne_amqp.errors import Nacked
 from osrdyne_pool.broker import quorum
-from testbed.broker import OF_THE_DEMO, Broker
+from testbed.broker import DEMO_VERSION, Broker
 from testbed.broker_cluster import kill_now
 from testbed.waiting import PATIENCE
 from tests.broker_facts.fates import EMPTY, LOST, QUORUM, close, declare, fates, make_lost, members, open_channel
@@ -29,7 +29,7 @@ QUEUE = "queue"
 @pytest.fixture
 def vhost(brokers: Callable[[str], Broker]) -> Iterator[Vhost]:
     """Return a vhost on the broker that loses queues."""
-    made = Vhost(brokers(OF_THE_DEMO), f"test-{secrets.token_hex(6)}")
+    made = Vhost(brokers(DEMO_VERSION), f"test-{secrets.token_hex(6)}")
     made.broker.management.add_vhost(made.name, made.broker.admin)
     yield made
     made.broker.management.delete("vhosts", made.name)
@@ -42,7 +42,7 @@ async def connection(vhost: Vhost) -> AsyncIterator[Connection]:
     await opened.close()
 
 
-async def leave_a_message(connection: Connection) -> None:
+async def publish_to_a_new_queue(connection: Connection) -> None:
     channel = await connection.channel(confirm=True)
     await channel.declare_queue(QUEUE, arguments=QUORUM)
     async with asyncio.timeout(PATIENCE):
@@ -50,20 +50,20 @@ async def leave_a_message(connection: Connection) -> None:
     await channel.close()
 
 
-def shown(vhost: Vhost) -> tuple[quorum.Member, ...]:
+def members_of(vhost: Vhost) -> tuple[quorum.Member, ...]:
     return members(vhost.broker, QUEUE, vhost.name)
 
 
-async def ready(connection: Connection) -> int:
+async def ready_messages(connection: Connection) -> int:
     channel = await connection.channel()
     found = await channel.declare_queue(QUEUE, passive=True)
     await channel.close()
     return found.ready
 
 
-async def test_a_queue_that_is_well_has_been_led(vhost: Vhost, connection: Connection) -> None:
-    await leave_a_message(connection)
-    (member,) = shown(vhost)
+async def test_a_healthy_queue_has_had_a_leader(vhost: Vhost, connection: Connection) -> None:
+    await publish_to_a_new_queue(connection)
+    (member,) = members_of(vhost)
     assert member.state == "leader"
     assert member.term
     assert member.last_index
@@ -71,33 +71,33 @@ async def test_a_queue_that_is_well_has_been_led(vhost: Vhost, connection: Conne
 
 
 async def test_a_lost_queue_was_never_led_and_looks_empty(vhost: Vhost, connection: Connection) -> None:
-    await leave_a_message(connection)
+    await publish_to_a_new_queue(connection)
     make_lost(vhost.broker, QUEUE, vhost.name)
-    (member,) = shown(vhost)
+    (member,) = members_of(vhost)
     assert (member.state, member.term, member.last_index) == ("follower", 0, 0)
     assert quorum.never_led([member])
     # A passive declare does not show the difference.
-    assert await ready(connection) == 0
+    assert await ready_messages(connection) == 0
 
 
-async def test_a_lost_queue_that_is_deleted_and_declared_again_is_well(vhost: Vhost, connection: Connection) -> None:
-    await leave_a_message(connection)
+async def test_a_lost_queue_that_is_deleted_and_declared_again_is_healthy(vhost: Vhost, connection: Connection) -> None:
+    await publish_to_a_new_queue(connection)
     make_lost(vhost.broker, QUEUE, vhost.name)
     channel = await connection.channel()
     await channel.delete_queue(QUEUE)
-    await leave_a_message(connection)
-    assert not quorum.never_led(shown(vhost))
-    assert await ready(connection) == 1
+    await publish_to_a_new_queue(connection)
+    assert not quorum.never_led(members_of(vhost))
+    assert await ready_messages(connection) == 1
 
 
 async def test_a_publish_that_waits_for_a_lost_queue_is_nacked_when_that_is_deleted(
     vhost: Vhost, connection: Connection
 ) -> None:
-    await leave_a_message(connection)
+    await publish_to_a_new_queue(connection)
     make_lost(vhost.broker, QUEUE, vhost.name)
     channel = await connection.channel(confirm=True)
     publishing = asyncio.ensure_future(channel.publish("", QUEUE, b"", PERSISTENT))
-    # The publish is on its way to the broker before that is asked for another channel.
+    # The publish leaves for the broker before the request for another channel does.
     deleting = await connection.channel()
     assert not publishing.done()
     await deleting.delete_queue(QUEUE)
@@ -115,4 +115,4 @@ def test_a_queue_that_is_declared_just_before_a_kill_is_lost_or_empty(private_br
     close(channel)
     private_broker.start()
     (found,) = fates(private_broker, [queue], queue.at)
-    assert found.fate == (LOST if private_broker.version == OF_THE_DEMO else EMPTY)
+    assert found.fate == (LOST if private_broker.version == DEMO_VERSION else EMPTY)

@@ -52,7 +52,7 @@ def test_a_user_beyond_its_budget_hears_when_to_try_again_while_others_wake_keys
     assert 'osrdyne_wakes_refused_total{reason="budget"} 1.0' in daemon.get("/metrics")
 
 
-def test_a_request_that_comes_back_after_its_forward_costs_its_user_no_second_key_and_its_note_cannot_be_forged(
+def test_a_request_that_comes_back_costs_no_second_key_and_its_note_cannot_be_forged(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool()

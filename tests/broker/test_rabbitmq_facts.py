@@ -196,7 +196,7 @@ def test_a_message_that_cannot_be_converted_closes_each_connection_until_a_polic
     ],
     ids=["decimal32", "decimal64", "decimal128", "infinity", "not a number"],
 )
-def test_a_decimal_or_a_number_that_is_not_finite_closes_the_connection_on_4_0_and_is_left_out_on_4_3(
+def test_a_decimal_or_infinite_number_closes_the_connection_on_4_0_and_is_left_out_on_4_3(
     vhost: Vhost, channel: BlockingChannel, value: bytes
 ) -> None:
     declare(channel, "q")
@@ -248,7 +248,7 @@ def test_a_dead_letter_names_its_first_death_last(channel: BlockingChannel) -> N
     assert (oldest["queue"], oldest["reason"], oldest["routing-keys"]) == ("q", "expired", ["key"])
     assert (properties.headers["x-first-death-queue"], properties.headers["x-first-death-reason"]) == ("q", "expired")
     assert "x-first-death" not in properties.headers
-    # What it had left to live is no property any more.
+    # What it had left to live is not a property any more.
     assert (properties.expiration, oldest["original-expiration"]) == (None, "50")
 
 

@@ -119,7 +119,7 @@ async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(
         assert second.properties.reply_to != reply_to
         peer.reply(second, b"answer")
         assert (await again).body == b"answer"
-    # What stands before it is delivered to each connection, and is no sign that the queue is good.
+    # What stands before it is delivered to each connection, and is not a sign that the queue is good.
     assert len([one for one in caplog.records if one.message.startswith("connection to the broker lost")]) <= CRASHES
 
 

@@ -439,7 +439,7 @@ async def test_a_worker_waits_for_its_queue_and_for_its_coming_back(pool: Pool, 
         # Given a worker whose queue is not there yet
         events.append((await listener.take()).properties.headers["x-event"])
         await asyncio.sleep(0.5)
-        assert listener.requests.empty(), "waiting is no activity"
+        assert listener.requests.empty(), "waiting is not activity"
         # When it is made, deleted, and made again, then the worker serves it
         for _ in range(2):
             await make_request_queue(pool, "42")

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from testbed.broker import OF_THE_DEMO, SUITES, Broker
+from testbed.broker import DEMO_VERSION, SUITES, Broker
 from testbed.broker_cluster import BrokerCluster
 from tests.broker_facts import harm, kills, members
 from tests.broker_facts.fates import Fate
@@ -32,7 +32,7 @@ DECLARERS = ((1, 0.0), (1, 0.1), (1, 0.4), (8, 0.0), (8, 0.1), (3, 0.6))
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.broker_facts.lost_queues", description=__doc__)
-    parser.add_argument("--version", choices=SUITES, default=OF_THE_DEMO, help="RabbitMQ")
+    parser.add_argument("--version", choices=SUITES, default=DEMO_VERSION, help="RabbitMQ")
     parser.add_argument("--cluster", action="store_true", help="three nodes instead of one")
     parser.add_argument("--kills", type=int, default=10, help="kills at random ages, with nothing else going on")
     parser.add_argument("--seed", type=int, default=0, help="decides the random ages")

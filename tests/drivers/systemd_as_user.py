@@ -1,8 +1,8 @@
-"""What a plain user's daemon does with driver `systemd`: run on a machine of `lab/testbed/systemd.py`, as that user.
+"""Uses driver `systemd` as the daemon of a plain user does. Runs as that user on a machine of `lab/testbed/systemd.py`.
 
 `python -m tests.drivers.systemd_as_user life MANAGER UNIT DIRECTORY` starts keys of every kind, lets another driver
-adopt them, and stops them; `refusal` only tries to start one. What it saw is printed as JSON. It needs no package that
-is not plain Python.
+adopt them, and stops them; `refusal` only tries to start a key. Both print what they saw as JSON. All packages that
+this needs are plain Python.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def driver(place: UnitPlace) -> SystemdDriver:
     return SystemdDriver(PoolSettings("echo"), place, lambda: URI)
 
 
-async def states(one: SystemdDriver) -> dict[str, str]:
-    return {group.key: group.state.value for group in await one.list()}
+async def states(of: SystemdDriver) -> dict[str, str]:
+    return {group.key: group.state.value for group in await of.list()}
 
 
-async def until_all(one: SystemdDriver, state: str | None) -> None:
+async def until_all(of: SystemdDriver, state: str | None) -> None:
     async with asyncio.timeout(PATIENCE):
         wanted = {} if state is None else dict.fromkeys(KEYS, state)
-        while await states(one) != wanted:  # noqa: ASYNC110 -- nobody sets an event of ours
+        while await states(of) != wanted:  # noqa: ASYNC110 -- systemd sets no event of ours
             await asyncio.sleep(0.05)
 
 
 async def life(place: UnitPlace) -> dict[str, Any]:
-    """Returns what was told of a worker that crashed, the template's hash, and the files that were left."""
+    """Return the error of a worker that crashed, the template's hash, and the files that were left."""
     first = driver(place)
     for key in KEYS:
         await first.start(key)
@@ -57,21 +57,21 @@ async def life(place: UnitPlace) -> dict[str, Any]:
         await second.stop(key)
     await until_all(second, None)
     async with asyncio.timeout(PATIENCE):
-        while _files(place):  # noqa: ASYNC110 -- nobody sets an event of ours
+        while _files(place):  # noqa: ASYNC110 -- systemd sets no event of ours
             await asyncio.sleep(0.05)
     await second.close()
     return {"error": error, "template": second.template, "left": [path.name for path in _files(place)]}
 
 
 async def refusal(place: UnitPlace) -> dict[str, Any]:
-    """Returns why a start was refused."""
-    one = driver(place)
+    """Return why a start was refused."""
+    refusing = driver(place)
     try:
-        await one.start("a")
+        await refusing.start("a")
     except DriverError as error:
         return {"refused": str(error), "left": [path.name for path in _files(place)]}
     finally:
-        await one.close()
+        await refusing.close()
     return {}
 
 

@@ -170,7 +170,7 @@ async def test_a_stop_signal_that_comes_before_the_worker_listens_ends_it_all_th
     await dockerd.until_gone(driver, "a")
 
 
-async def test_a_stop_right_after_the_start_is_not_lost_while_the_container_s_init_takes_no_signal_yet(
+async def test_a_stop_right_after_the_start_is_not_lost_while_the_init_takes_no_signal_yet(
     dockerd: DockerSubject,
 ) -> None:
     # So little of a processor that the stop comes first; a lost one would cost the whole grace, half an hour

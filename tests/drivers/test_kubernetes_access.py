@@ -31,8 +31,8 @@ def rules() -> set[tuple[str, str]]:
     return found
 
 
-def as_daemon(kube: KubernetesSubject, *arguments: str, given: str | None = None) -> str:
-    return kube.cluster.kubectl(*arguments, given=given, kubeconfig=kube.kubeconfig)
+def as_daemon(kube: KubernetesSubject, *arguments: str, stdin: str | None = None) -> str:
+    return kube.cluster.kubectl(*arguments, stdin=stdin, kubeconfig=kube.kubeconfig)
 
 
 def allowed(kube: KubernetesSubject) -> set[tuple[str, str]]:

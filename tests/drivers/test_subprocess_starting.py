@@ -144,7 +144,7 @@ def test_a_templates_environment_is_not_in_its_text() -> None:
     assert "secret" not in repr(SubprocessTemplate(("a",), {"TOKEN": "secret"}))
 
 
-def test_another_consumer_timeout_is_another_template_because_running_workers_keep_to_the_old_one() -> None:
+def test_another_consumer_timeout_is_another_template_as_running_workers_keep_the_old_one() -> None:
     template = SubprocessTemplate(("worker",))
     assert template.hash(1_000) == SubprocessTemplate(("worker",)).hash(1_000)
     assert template.hash(1_000) != template.hash(2_000)

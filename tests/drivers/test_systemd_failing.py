@@ -93,7 +93,7 @@ async def test_a_unit_that_was_given_up_is_an_error_and_the_next_start_resets_it
                 break
     # Of several changes at once the latest is told, so that one of the first may be missing.
     assert any("ended with status 3" in error for error in errors)
-    # Then it is no group any more, and a person sees it as failed
+    # Then it is not a group any more, and a person sees it as failed
     assert await listed(driver) == {}
     assert units.machine.run("systemctl", "show", "--property=ActiveState", units.unit_of("crash")) == (
         "ActiveState=failed\n"
@@ -157,7 +157,7 @@ async def test_a_worker_that_outlasts_its_grace_is_killed_and_reported_and_leave
     await until_async(nothing_left)
 
 
-async def test_a_worker_that_ends_badly_when_it_was_asked_to_end_is_no_error(units: SystemdSubject) -> None:
+async def test_a_worker_that_ends_badly_when_it_was_asked_to_end_is_not_an_error(units: SystemdSubject) -> None:
     units.install(command="/bin/sh -c 'trap \"exit 5\" TERM; while :; do sleep 0.05; done'")
     driver = units.driver_of(units.place)
     await driver.start("a")

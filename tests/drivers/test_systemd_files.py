@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 AWKWARD = [
     "".join(map(chr, range(1, 128))),
     "ends with a backslash\\",
-    "\\n is no line break, \\\n is",
+    "\\n is not a line break, \\\n is",
     "\"quoted\" 'twice' `and` $HOME ${HOME} $$ %i %%",
     "  blanks around  ",
     "# no comment\n; nor this\r\n=",
@@ -57,7 +57,7 @@ async def test_only_the_daemon_can_read_a_file_and_it_goes_with_its_group(units:
     await until_async(gone)
 
 
-async def test_the_file_of_a_unit_that_an_earlier_version_named_otherwise_goes_when_a_person_has_stopped_it(
+async def test_a_unit_file_with_a_name_of_an_earlier_version_goes_once_a_person_has_stopped_the_unit(
     units: SystemdSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
@@ -166,7 +166,7 @@ async def test_a_drop_in_and_the_consumer_timeout_are_part_of_the_template(units
     assert len(hashes) == 3
 
 
-async def test_a_drop_in_for_one_key_is_no_part_of_the_template(units: SystemdSubject) -> None:
+async def test_a_drop_in_for_one_key_is_not_part_of_the_template(units: SystemdSubject) -> None:
     driver = units.driver()
     drop_in = units.machine.units / f"{units.unit_of('a')}.d/more.conf"
     drop_in.parent.mkdir()

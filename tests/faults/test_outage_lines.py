@@ -103,4 +103,4 @@ async def test_every_program_says_the_same_three_lines_of_an_outage(
     await until_async(lambda: "open" in programs.logs["client"].read_text())
     await until_async(lambda: broker.connections >= 3 and all(one.connections for one in (database, store, way)))
     # When all of it is away for more than a minute
-    await programs.say_all_lines_of_an_outage()
+    await programs.check_the_lines_of_an_outage()

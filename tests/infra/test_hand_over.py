@@ -99,7 +99,7 @@ def test_a_file_of_an_earlier_release_is_removed_and_named(
 
 
 @pytest.mark.parametrize("given", ["", "{}", '{"pools": {"core": {}}, "addresses": {"core": "[secret]"}}'])
-def test_what_are_no_outputs_in_the_clear_ends_with_what_to_give(
+def test_outputs_that_are_not_in_the_clear_end_with_what_to_give(
     given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit, match="--show-secrets"):

@@ -20,7 +20,7 @@ from osrdyne_infra.errors import BrokerUnusable, DeploymentRefused
 from osrdyne_pool.broker.quorum import Member
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, topology
-from testbed.broker import OF_THE_DEMO, Broker
+from testbed.broker import DEMO_VERSION, Broker
 from testbed.lost_queue import is_lost, lose
 from tests.infra import declaring
 from tests.infra.conftest import Stack
@@ -198,7 +198,7 @@ def test_a_queue_that_could_not_be_declared_again_is_named_with_what_to_do(provi
 def test_a_real_broker_that_lost_queues_is_refused_and_then_mended_by_an_up(
     make_stack: Callable[[Broker], Stack], brokers: Callable[[str], Broker], tmp_path: Path
 ) -> None:
-    stack = make_stack(brokers(OF_THE_DEMO))
+    stack = make_stack(brokers(DEMO_VERSION))
     stack.must_up()
     lose(stack.broker, stack.vhost, "core-orphan", "core-poison")
 

@@ -68,7 +68,7 @@ def test_a_wrong_broker_password_is_said_before_anything_is_made(newest: Stack) 
     newest.must_up()
 
 
-def test_a_user_that_is_no_administrator_is_refused(newest: Stack) -> None:
+def test_a_user_that_is_not_an_administrator_is_refused(newest: Stack) -> None:
     name = f"weak.{newest.instance}"
     newest.broker.management.put("users", name, body={"password": "weak-word", "tags": "monitoring"})
     newest.configure(broker={**newest.values["broker"], "admin": name})

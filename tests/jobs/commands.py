@@ -1,4 +1,4 @@
-"""`osrdyne jobs` in a test: on a database of the test's own, with the types of this module."""
+"""Runs `osrdyne jobs` in a test, on the test's database and with the job types of this module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TYPES_AT = f"{__name__}:TYPES"
 
 
 class Jobs:
-    """A database with tables, and the commands on it."""
+    """A database with the tables of jobs, and the commands that use it."""
 
     def __init__(self, url: str, engine: Engine) -> None:
         self.url, self.engine = url, engine
@@ -37,11 +37,11 @@ class Jobs:
 
     def __call__(self, *words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Done:
         """Run `osrdyne jobs WORDS` on this database."""
-        given = {"OSRDYNE_JOBS_DATABASE": self.url, "OSRDYNE_JOBS_TYPES": TYPES_AT, **(variables or {})}
-        return osrdyne("jobs", *words, stdin=stdin, variables=given)
+        environment = {"OSRDYNE_JOBS_DATABASE": self.url, "OSRDYNE_JOBS_TYPES": TYPES_AT, **(variables or {})}
+        return osrdyne("jobs", *words, stdin=stdin, variables=environment)
 
     def json(self, *words: str | bytes, code: int = 0, **options: Any) -> Any:
-        """Run it with `--json`, and return the document."""
+        """Run `osrdyne jobs WORDS --json`, and return the document that it prints."""
         done = self(*words, "--json", **options)
         assert done.code == code, done
         return json.loads(done.out)
@@ -49,8 +49,8 @@ class Jobs:
     def fail(self, number: int) -> None:
         """Let a worker begin a job and fail."""
         with self.engine.begin() as connection:
-            one = administration.get(connection, number)
-            begun = running.begin(connection, type=one.type, resource=one.resource, worker="w-1", lease=60.0)
+            job = administration.get(connection, number)
+            begun = running.begin(connection, type=job.type, resource=job.resource, worker="w-1", lease=60.0)
             assert begun is not None
             running.finish(connection, begun.grip, "failed", "it is \x1b[31mbroken")
 

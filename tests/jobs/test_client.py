@@ -253,7 +253,7 @@ def test_no_traceback_shows_a_payload_or_a_password(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2**63, 10**400, True, 1.0, "1", b"1", None, [1]])
-async def test_what_can_be_no_id_of_a_job_is_refused(engine: Engine, database_url: str, wrong: Any) -> None:
+async def test_a_value_that_cannot_be_the_id_of_a_job_is_refused(engine: Engine, database_url: str, wrong: Any) -> None:
     with JobClient(engine, [ROUTES]) as jobs:
         jobs.submit("routes", "LAX", {"year": 2013})
         for ask in (jobs.get, jobs.cancel):

@@ -90,7 +90,7 @@ def test_a_broker_without_a_pool_is_an_error_before_a_job_is_registered(jobs: Jo
     assert jobs.json("list")["jobs"] == []
 
 
-def test_standard_input_that_is_no_text_is_an_error(jobs: Jobs) -> None:
+def test_standard_input_that_is_not_text_is_an_error(jobs: Jobs) -> None:
     assert "is not UTF-8 text" in jobs("create", "plain", "r", "-", stdin=b"\xff").line
 
 

@@ -58,7 +58,7 @@ def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:
     assert "has not the tables of this version" in refused(listing(database_url))
 
 
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("These are notes, and they are longer than the head of a database would be.\n" * 10)
 
     assert "file is not a database" in refused(listing(f"sqlite:///{tmp_path}/notes"))

@@ -134,7 +134,7 @@ def test_tables_of_yours_are_for_the_programs_too(wanted: Wanted) -> None:
     wanted.server.psql("INSERT INTO mine DEFAULT VALUES", names.database, names.database, wanted.passwords["programs"])
 
 
-def test_an_administrator_who_is_no_superuser_can_do_it(wanted: Wanted, postgres: Postgres) -> None:
+def test_an_administrator_who_is_not_a_superuser_can_do_it(wanted: Wanted, postgres: Postgres) -> None:
     admin = f"admin_{secrets.token_hex(4)}"
     postgres.psql(f"CREATE ROLE {admin} LOGIN CREATEDB CREATEROLE PASSWORD 'word'")
     wanted.admin = postgres.url("postgres", admin, "word")

@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 import steps
 from osrdyne_jobs import Run, engine_for, states, worker
-from osrdyne_jobs.client import CAST_AFTER
+from osrdyne_jobs.client import CAST_AFTER_SECONDS
 from osrdyne_jobs.database.engines import reading
 from osrdyne_jobs.database.tables import leader
 from osrdyne_jobs.job_types import MOST_PAYLOAD
@@ -106,9 +106,14 @@ def test_the_page_names_every_command() -> None:
 
 
 def test_the_figures_of_the_page_are_those_of_the_code() -> None:
-    assert f"a lease of {worker.LEASE:g} seconds" in PAGE
+    assert f"a lease of {worker.LEASE_SECONDS:g} seconds" in PAGE
     assert f"at most {MOST_PAYLOAD:,} bytes" in PAGE
-    assert (worker.RENEWALS, CAST_AFTER, states.FIRST_DELAY, states.LONGEST_DELAY) == (4, 10.0, 5.0, 600.0)
+    assert (worker.RENEWALS, CAST_AFTER_SECONDS, states.FIRST_DELAY_SECONDS, states.LONGEST_DELAY_SECONDS) == (
+        4,
+        10.0,
+        5.0,
+        600.0,
+    )
     assert {"cancelled", "token", "transaction"} <= {*dir(Run), *Run.__dataclass_fields__}
 
 

@@ -67,7 +67,7 @@ def test_runs_of_the_last_hour_count_by_their_outcome(jobs: Store) -> None:
     jobs.register("runs")
     jobs.begun("runs")
     old = insert(run).values(type="t", resource="r", worker="w", began_at=0.0, outcome=states.DONE)
-    jobs.do(lambda c: c.execute(old.values(ended_at=now() - 2 * figures.RUNS_WINDOW)))
+    jobs.do(lambda c: c.execute(old.values(ended_at=now() - 2 * figures.RUNS_WINDOW_SECONDS)))
 
     assert jobs.do(figures.runs) == {states.DONE: 2, states.FAILED: 1, states.CANCELLED: 1, states.LOST: 1}
     assert jobs.do(figures.expired_leases) == 0

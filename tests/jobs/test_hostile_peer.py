@@ -56,7 +56,7 @@ def attack(served: Administration, requests: list[bytes]) -> set[bytes]:
     ],
     ids=["who knows the token", "a stranger", "where there is no token"],
 )
-def test_whatever_is_asked_is_no_mistake_of_the_server_and_true_requests_are_answered(
+def test_no_request_is_answered_as_a_fault_of_the_server_and_true_requests_are_answered(
     start: Callable[..., Served], database_url: str, token: str | None, given: str, expected: set[bytes], seed: int
 ) -> None:
     engine = engine_for(database_url)

@@ -94,7 +94,7 @@ def test_a_token_that_cannot_be_used_any_more_leaves_the_last_one(engine: Engine
             assert served.ask("GET", "/api/jobs", authorization=f"Bearer {TOKEN}").status == 200
 
 
-def test_odd_bytes_in_headers_and_queries_are_no_error_of_the_server(engine: Engine) -> None:
+def test_odd_bytes_in_headers_and_queries_are_not_an_error_of_the_server(engine: Engine) -> None:
     async def statuses(port: int) -> set[int]:
         found = set()
         for method, path in (("GET", "/api/jobs?state=%ff%00&type=%ff"), ("GET", "/metrics"), ("POST", "/api/jobs")):
@@ -202,7 +202,7 @@ def until_closed(served: Administration, said: str) -> bytes:
 
 def test_half_a_request_is_not_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("osrdyne_jobs.http.server.Door", partial(Door, patience=1.0))
-    monkeypatch.setattr(endpoints, "BODY_TIME", 1.0)
+    monkeypatch.setattr(endpoints, "BODY_SECONDS", 1.0)
     known = f"POST /api/jobs HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Type: application/json\n"
     with administration(engine) as served:
         assert until_closed(served, "GET /api/jobs HTTP/1.1\nHost:") == b""

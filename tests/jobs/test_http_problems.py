@@ -62,7 +62,7 @@ def test_a_database_that_cannot_be_opened_is_away(tmp_path: Path) -> None:
     assert (status, "the database is away" in error, str(tmp_path) in error) == (503, True, False)
 
 
-def test_a_server_that_is_away_is_said_without_its_address_and_password_and_used_again_when_it_is_back(
+def test_the_error_for_an_unreachable_server_hides_its_address_and_it_is_used_again_later(
     private_postgres: Postgres,
 ) -> None:
     private_postgres.create_database("jobs")
@@ -84,7 +84,7 @@ def test_a_server_that_is_away_is_said_without_its_address_and_password_and_used
 
 
 def test_an_answer_that_takes_too_long_is_given_up(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "STATEMENT_PATIENCE", 1)
+    monkeypatch.setattr(backend, "STATEMENT_TIMEOUT_SECONDS", 1)
     postgres.create_database("slow_jobs")
     engine = engine_for(postgres.url("slow_jobs"))
     migrate(engine)

@@ -219,7 +219,7 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
 def test_a_connection_that_rested_is_tried_before_it_is_used(
     private_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql, "PING_AFTER", 0.0)
+    monkeypatch.setattr(postgresql, "PING_AFTER_SECONDS", 0.0)
     private_postgres.create_database("rests")
     engine = engine_for(private_postgres.url("rests"))
     migrate(engine)
@@ -263,7 +263,7 @@ def test_of_many_workers_that_begin_at_once_one_does(jobs: Store) -> None:
         jobs.finish(begun[0])
 
 
-def test_waiting_jobs_that_coalesce_are_done_by_one_run_and_those_that_come_meanwhile_by_one_more(jobs: Store) -> None:
+def test_one_run_does_all_waiting_jobs_that_coalesce_and_a_second_those_that_come_meanwhile(jobs: Store) -> None:
     before = [jobs.register(coalesce=True) for _ in range(3)]
     first = jobs.begun()
     meanwhile = [jobs.register(coalesce=True) for _ in range(4)]
@@ -309,7 +309,7 @@ def test_a_job_that_failed_often_enough_is_parked_with_the_history_of_its_attemp
     ]
 
 
-def test_the_job_of_a_worker_that_died_is_taken_over_by_the_next_one_and_the_first_writes_nothing(jobs: Store) -> None:
+def test_the_next_worker_takes_over_the_job_of_a_dead_one_and_the_first_writes_nothing(jobs: Store) -> None:
     number = jobs.register()
     dead = jobs.begun(worker="dead", lease=0)
     taken = jobs.begun(worker="alive")
@@ -513,7 +513,7 @@ def test_jobs_of_one_run_that_are_deleted_at_once_leave_no_run(postgres: Postgre
     jobs.engine.dispose()
 
 
-def test_redo_casts_due_jobs_oldest_first_once_for_a_resource_and_not_again_until_the_pause_is_over(
+def test_redo_casts_the_oldest_due_job_of_each_resource_and_again_only_after_the_pause(
     jobs: Store,
 ) -> None:
     jobs.register("late", due=-1)

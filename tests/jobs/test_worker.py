@@ -473,7 +473,7 @@ def test_a_request_that_names_no_type_of_this_worker_is_rejected(
         make_worker(print).handle(Request("r", body, {}, None, False, None))
 
 
-def test_a_job_that_nobody_has_is_no_error(make_worker: MakeWorker) -> None:
+def test_a_job_that_nobody_has_is_not_an_error(make_worker: MakeWorker) -> None:
     runs: list[Run] = []
     make_worker(runs.append).handle(request())
     assert not runs

@@ -100,7 +100,7 @@ async def test_a_changed_password_counts_at_the_next_connection(redis: RedisServ
         assert (await near.queue_and_wait("e", b"z")).body == b"Z"
 
 
-async def test_a_login_that_a_node_did_not_have_at_its_start_counts_at_the_next_connection_and_so_does_none(
+async def test_a_login_added_or_removed_after_the_start_of_a_node_counts_at_the_next_connection(
     private_redis: RedisServer, tmp_path: Path
 ) -> None:
     redis = private_redis

@@ -283,7 +283,7 @@ async def test_a_call_that_has_ended_leaves_neither_request_nor_response_in_redi
         assert redis.run("PTTL", f"test:{{e}}:call:{call.id}") <= 120_000
 
 
-async def test_a_caller_that_does_not_know_yet_that_its_request_was_collected_does_not_shorten_its_life(
+async def test_a_caller_that_has_not_heard_of_the_collection_does_not_shorten_its_requests_life(
     redis: RedisServer,
 ) -> None:
     made = Transactions(Names("test"), Lifetimes())

@@ -12,7 +12,7 @@ import steps
 
 
 @pytest.mark.full
-def test_the_demo_loses_no_request_and_runs_none_twice_while_redis_stands_still_and_a_node_is_killed() -> None:
+def test_the_demo_loses_no_request_and_runs_none_twice_when_redis_stops_and_a_node_is_killed() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "examples.airports.relay_demo", "--seconds", "40", "--rate", "10", "--airports", "8"],
         cwd=steps.ROOT,

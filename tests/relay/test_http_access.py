@@ -40,7 +40,9 @@ PATHS = [
 ]
 
 
-async def test_odd_bytes_in_headers_and_queries_are_no_error_of_the_node(redis: RedisServer, tmp_path: Path) -> None:
+async def test_odd_bytes_in_headers_and_queries_are_not_an_error_of_the_node(
+    redis: RedisServer, tmp_path: Path
+) -> None:
     async with noded(redis, tmp_path) as url:
         port, found = int(url.rpartition(":")[2]), set()
         for who, method, path in (
@@ -137,7 +139,7 @@ async def test_a_client_has_no_more_open_than_it_may(redis: RedisServer, tmp_pat
 async def test_a_changed_access_file_counts_at_once_and_a_broken_one_does_not(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_relay.http.access.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("osrdyne_relay.http.access.FILE_CHECK_SECONDS", 0.02)
     file = tmp_path / "access.toml"
     async with noded(redis, tmp_path) as url, raw(url) as http:
 
@@ -211,7 +213,7 @@ def test_a_certificate_counts_by_its_common_name_and_dns_names_alone() -> None:
         access.identify("Bearer of-something-else-than-ours", certificate)
 
 
-def test_a_short_token_is_no_token() -> None:
+def test_a_short_token_is_not_a_token() -> None:
     with pytest.raises(AccessDenied):
         Access({"a": Grant(token_sha256=(sha256_of("short"),))}).identify("Bearer short", None)
 
@@ -239,7 +241,7 @@ async def test_a_node_does_not_start_where_others_could_listen_or_settings_are_w
 async def test_health_is_open_and_says_whether_redis_is_there(
     private_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_relay.http.desk._ASK_EVERY", 0.05)
+    monkeypatch.setattr("osrdyne_relay.http.node_service._REDIS_CHECK_SECONDS", 0.05)
     async with noded(private_redis, tmp_path) as url, raw(url) as http:
         await until_async(lambda: _is(_status(http, "/readyz"), 200))
         private_redis.kill()

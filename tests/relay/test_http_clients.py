@@ -99,7 +99,7 @@ async def test_what_a_handler_raises_reaches_the_caller(redis: RedisServer, tmp_
 
 
 @pytest.mark.usefixtures("way")
-async def test_an_async_handler_runs_on_the_loop_and_is_cancelled_when_its_request_is_no_longer_wanted(
+async def test_an_async_handler_runs_on_the_loop_and_is_cancelled_with_its_request(
     redis: RedisServer, tmp_path: Path
 ) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
@@ -230,7 +230,7 @@ async def test_a_node_that_is_lost_during_a_call_is_an_error_and_no_second_call(
     assert asked == 2
 
 
-async def test_an_address_that_is_no_node_is_an_error(tmp_path: Path) -> None:
+async def test_an_address_that_is_not_a_node_is_an_error(tmp_path: Path) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello")

@@ -23,8 +23,8 @@ from osrdyne_relay import RelaySettings, ServeSettings, errors
 from osrdyne_relay.client.addresses import ClientIdentity
 from osrdyne_relay.http.access import Access, Grant, sha256_of
 from osrdyne_relay.http.app import create_app
-from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.http.metrics import NodeMetrics
+from osrdyne_relay.http.node_service import NodeService
 from osrdyne_relay.worker import RelayWorker
 from osrdyne_runtime.door import Door
 from testbed.authority import Authority
@@ -199,10 +199,10 @@ async def test_the_requests_of_the_page_are_the_routes_of_the_node() -> None:
             first = line.split("|")[1]
             method = first.split()[0].strip("`")
             found |= {(method, one) for one in re.findall(r"[` ](/[\w/]+)", first) if method.isupper()}
-    desk: Desk = object.__new__(Desk)
+    service: NodeService = object.__new__(NodeService)
     routes = {
         (one.method, one.resource.canonical.replace("{id}", "ID"))
-        for one in create_app(desk, 1, Door(most=1)).router.routes()
+        for one in create_app(service, 1, Door(most=1)).router.routes()
         if one.resource is not None and one.method != "HEAD"
     }
     assert found == routes

@@ -97,7 +97,7 @@ async def test_a_worker_gets_no_more_at_once_than_it_asked_for(redis: RedisServe
         await asyncio.wait(calls)
 
 
-async def test_a_worker_hears_that_its_request_is_no_longer_wanted_and_has_room_again_when_it_has_ended_it(
+async def test_a_worker_hears_that_its_request_is_unwanted_and_has_room_again_once_it_has_ended_it(
     redis: RedisServer, tmp_path: Path
 ) -> None:
     async with met(redis, tmp_path) as (http, near), socketed(http) as worker:
@@ -208,7 +208,7 @@ async def test_a_node_that_stops_says_so_and_takes_the_last_answers(redis: Redis
 async def test_a_change_of_its_rights_ends_a_workers_connection_and_no_others(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_relay.http.access.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("osrdyne_relay.http.access.FILE_CHECK_SECONDS", 0.02)
     async with met(redis, tmp_path) as (http, near), socketed(http) as worker, socketed(http, "other") as other:
         await other.serve("other")
         await worker.serve("e")

@@ -189,7 +189,7 @@ ours = st.tuples(
 
 @BOUNDED
 @given(st.one_of(st.tuples(methods, paths, tokens, headers, bodies), ours))
-def test_any_request_gets_an_answer_that_is_no_mistake_of_the_node(
+def test_any_request_gets_an_answer_that_is_not_a_mistake_of_the_node(
     fuzzed: Fuzzed, asked: tuple[str, str, str, dict[str, str], bytes]
 ) -> None:
     method, path, token, headers, body = asked

@@ -483,7 +483,7 @@ async def test_a_node_that_is_killed_while_it_takes_a_stream_fails_the_call_whic
             async with AsyncRelayClient(await node.url(), token=CALLER) as client:
                 with pytest.raises(StreamLost, match="nothing was called"):
                     await client.call("e", Request(streams={"s": endless(node.process.kill)}))
-        # What it leaves is no stream: it has another name, and is swept.
+        # What it leaves is not a stream: it has another name, and is swept.
         assert {file.suffix for file in store.files()} == {".part"}
         for file in store.files():
             file.unlink()
@@ -520,7 +520,7 @@ async def test_a_client_has_a_bounded_number_of_streams_open(
 
 
 async def test_a_node_that_takes_no_more_of_a_stream_fails_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STALL", "TIDY"):
+    for name in ("STREAM_STALL_SECONDS", "STREAM_REMOVAL_SECONDS"):
         monkeypatch.setattr(f"osrdyne_relay.client.asynchronous.{name}", 0.5)
 
     async def endless() -> AsyncIterator[bytes]:

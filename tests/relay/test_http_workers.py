@@ -131,7 +131,7 @@ async def test_what_does_not_pass_over_http_ends_its_call_and_holds_up_no_other(
         await until_async(lambda: not [*(tmp_path / "streams").glob("??/*")])
 
 
-async def test_a_poll_whose_connection_ended_while_its_request_was_collected_leaves_it_to_the_next_one(
+async def test_a_poll_whose_connection_ended_during_the_collection_leaves_its_request_to_the_next(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = SlowClaims(settings(redis))

@@ -27,7 +27,7 @@ def idle_calls(redis: RedisServer) -> int:
 
 
 @pytest.mark.full
-async def test_two_thousand_endpoints_share_few_connections_and_an_idle_one_costs_eight_commands_a_minute(
+async def test_two_thousand_endpoints_share_few_connections_and_idle_ones_cost_8_commands_a_minute(
     redis: RedisServer,
 ) -> None:
     defaults = {"beat_every": 15.0, "server_gone_after": 60.0, "caller_gone_after": 90.0, "look_every": 15.0}

@@ -51,7 +51,7 @@ async def test_whatever_is_written_each_call_ends_and_later_ones_are_answered(se
 
 
 @pytest.mark.parametrize("seed", [FIRST, *(pytest.param(FIRST + more, marks=pytest.mark.full) for more in range(1, 5))])
-async def test_who_stole_a_nodes_credential_stops_no_node_and_harms_no_call_of_an_endpoint_that_it_leaves_alone(
+async def test_a_stolen_credential_of_a_node_stops_no_node_and_harms_no_call_of_other_endpoints(
     seed: int, redis: RedisServer
 ) -> None:
     import redis.asyncio as library

@@ -75,7 +75,7 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
         broker.management.delete("vhosts", vhost)
 
 
-def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the_broker_running(
+def test_a_pool_with_awkward_names_on_a_named_broker_with_tls_runs_and_leaves_it_running(
     named: Named, authority: Authority
 ) -> None:
     # Given a broker with the user that RabbitMQ makes by itself

@@ -1,4 +1,4 @@
-"""A playbook outside this project uses a role by itself, with no more in its `ansible.cfg` than the README says."""
+"""A playbook outside this project uses a single role, with the `ansible.cfg` that the role's README shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAYBOOK = """
 
 
 def run(directory: Path, configuration: str) -> str:
-    """What a playbook prints that names an administrator who cannot log in; a filter finds that out."""
+    """Return what PLAYBOOK prints. A filter of the role finds that the administrator in it cannot log in."""
     (directory / "ansible.cfg").write_text(configuration)
     (directory / "play.yml").write_text(PLAYBOOK)
     command = [f"{Path(sys.executable).parent}/ansible-playbook", "play.yml", "-c", "local"]
@@ -44,19 +44,19 @@ def configuration(role: str) -> str:
     return str(block).replace("OSRDYNE", str(PROJECT))
 
 
-def test_every_role_says_the_same_about_it() -> None:
+def test_the_pages_of_all_roles_show_the_same_ansible_cfg() -> None:
     assert len({configuration(role) for role in ROLES}) == 1
 
 
 @pytest.mark.fast
 def test_a_role_finds_its_filters_by_what_its_page_says(tmp_path: Path) -> None:
-    said = run(tmp_path, configuration("rabbitmq"))
+    output = run(tmp_path, configuration("rabbitmq"))
 
-    assert "holds a colon" in said, said
+    assert "holds a colon" in output, output
 
 
 @pytest.mark.fast
-def test_the_modules_are_found_too(tmp_path: Path) -> None:
+def test_ansible_finds_the_modules_by_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "ansible.cfg").write_text(configuration("topology"))
     done = subprocess.run(
         [f"{Path(sys.executable).parent}/ansible-doc", "--json", *MODULES],

@@ -1,4 +1,4 @@
-"""The Ansible module osrdyne_packages: apt, dpkg and packages are real, their root is a directory of the test's own."""
+"""The Ansible module osrdyne_packages, with real apt, dpkg and packages in a root directory of the test."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from testbed.plugins import run_module
 from testbed.waiting import until
 
 UNITS = "etc/systemd/system"
-#: What a package of Debian does with its service, with the tools of Debian that do it.
-AFTER = """
+#: What the script `postinst` of a Debian package does with its service, with Debian's own tools.
+POSTINST = """
     #!/bin/sh
     set -e
     deb-systemd-helper enable NAME.service >/dev/null
@@ -35,7 +35,7 @@ AFTER = """
 
 
 class Root:
-    """A root with package sources, apt's settings among the variables."""
+    """A root directory with package sources. Environment variables have apt and dpkg use it."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self._sources = directory / "root", directory / "sources"
@@ -59,7 +59,7 @@ class Root:
         monkeypatch.setenv("DPKG_ROOT", str(self.path))
 
     def offer(self, name: str, depends: str = "", conflicts: str = "") -> None:
-        """Have the sources hold a package with a service and a script for machines without systemd."""
+        """Add a package to the sources: with a service, and an init script for machines without systemd."""
         tree = self._sources / "tree" / name
         unit = f"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nAlias={name}-too.service\n"
         control = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: a\n"
@@ -69,7 +69,7 @@ class Root:
             "DEBIAN/control": control
             + (f"Depends: {depends}\n" if depends else "")
             + (f"Conflicts: {conflicts}\n" if conflicts else ""),
-            "DEBIAN/postinst": textwrap.dedent(AFTER).strip().replace("NAME", name) + "\n",
+            "DEBIAN/postinst": textwrap.dedent(POSTINST).strip().replace("NAME", name) + "\n",
         }.items():
             (tree / file).parent.mkdir(parents=True, exist_ok=True)
             (tree / file).write_text(text)
@@ -81,14 +81,14 @@ class Root:
             fields = (tree / "DEBIAN/control").read_text()
             listed.write(f"{fields}Filename: ./{name}.deb\nSize: {archive.stat().st_size}\nSHA256: {digest}\n\n")
 
-    def has(self, name: str) -> None:
-        """Have a package installed, as an administrator does it."""
+    def install_by_hand(self, name: str) -> None:
+        """Install a package, as an administrator does it."""
         self.offer(name)
         for words in (["update"], ["install", "-y", name]):
             subprocess.run(["apt-get", *words], check=True, capture_output=True)
 
     def enabled(self) -> list[str]:
-        """What leads to services that start with the machine."""
+        """Return the links by which services start with the machine."""
         links = [link for link in (self.path / "etc").rglob("*") if link.is_symlink()]
         return sorted(str(link.relative_to(self.path / "etc")) for link in links if not link.name.startswith("K"))
 
@@ -113,12 +113,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
 
 
 def install(*names: str, **arguments: Any) -> dict[str, Any]:
-    """What the module returns."""
+    """Run the module, and return its result."""
     return run_module("osrdyne_packages", {"name": list(names), **arguments})
 
 
-def started_command(root: Root, *names: str) -> subprocess.Popen[str]:
-    """The command, until the first package has begun to set itself up and waits."""
+def start_command(root: Root, *names: str) -> subprocess.Popen[str]:
+    """Start the command, and return when the first package has begun to set itself up, and waits."""
     (root.path / "wait").touch()
     command = [sys.executable, str(steps.ROOT / "tools/system_packages.py"), f"--setting={root.settings()}=no", *names]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -133,13 +133,13 @@ def test_the_service_of_a_new_package_and_of_what_it_needs_neither_starts_nor_is
     first = install("thing")
 
     assert (first["changed"], sorted(first["installed"])) == (True, ["needed", "thing"])
-    assert (root.enabled(), [one for one in root.started() if one != "old"]) == ([], [])
+    assert (root.enabled(), [service for service in root.started() if service != "old"]) == ([], [])
     assert not root.policy.exists()
     assert install("thing")["changed"] is False
 
 
 def test_the_services_of_packages_that_are_there_stay_enabled_and_may_start_again(root: Root) -> None:
-    root.has("old")
+    root.install_by_hand("old")
     root.offer("thing")
     before = root.enabled()
     assert "systemd/system/multi-user.target.wants/old.service" in before
@@ -185,8 +185,8 @@ def test_a_rehearsal_says_what_is_missing_and_installs_nothing(root: Root) -> No
     assert not list(root.path.glob("*.begun"))
 
 
-def test_what_another_program_installs_is_recorded_where_it_was_missing_and_dropped_when_it_is_gone(root: Root) -> None:
-    root.has("old")
+def test_packages_of_another_program_are_recorded_if_they_were_missing_and_dropped_once_gone(root: Root) -> None:
+    root.install_by_hand("old")
     root.offer("thing")
 
     noted = install("old", "thing", "never", install=False)
@@ -198,12 +198,12 @@ def test_what_another_program_installs_is_recorded_where_it_was_missing_and_drop
 
     subprocess.run(["dpkg", "--force-script-chrootless", "--purge", "thing"], check=True, capture_output=True)
     assert install(install=False)["recorded"] == []
-    # And nothing of it was done to its service
+    # And its service was left alone
     assert root.started() == ["old", "thing"]
 
 
 def test_a_package_of_the_machine_is_never_removed_to_install_one_of_ours(root: Root) -> None:
-    root.has("theirs")
+    root.install_by_hand("theirs")
     root.offer("thing", conflicts="theirs")
 
     done = subprocess.run(
@@ -221,20 +221,20 @@ def test_a_package_of_the_machine_is_never_removed_to_install_one_of_ours(root: 
 
 def test_a_killed_installation_harms_no_other_and_the_next_call_finishes_it(root: Root) -> None:
     root.offer("thing")
-    process = started_command(root, "thing")
+    process = start_command(root, "thing")
     process.kill()
     process.communicate()
-    # What it left says yes to any other apt
+    # The policy that it left lets any other apt start services
     assert root.settings().exists()
     assert subprocess.run([root.policy, "thing.service", "start"], check=False).returncode == 0
-    # Its apt goes on, and the next call waits for that
-    follows = subprocess.Popen([sys.executable, str(steps.ROOT / "tools/system_packages.py")])
+    # Its apt goes on, and the next call waits for the end of it
+    following = subprocess.Popen([sys.executable, str(steps.ROOT / "tools/system_packages.py")])
     # Not /proc/locks: where processes have numbers of their own, as in a container, it leaves out locks of the dead.
-    where = Path(f"/proc/{follows.pid}/wchan")
-    until(lambda: follows.poll() is not None or "lock_inode_wait" in where.read_text(), every=0.02)
+    where = Path(f"/proc/{following.pid}/wchan")
+    until(lambda: following.poll() is not None or "lock_inode_wait" in where.read_text(), every=0.02)
     (root.path / "wait").unlink()
 
-    assert follows.wait() == 0
+    assert following.wait() == 0
 
     assert "thing" not in root.started()
     assert root.enabled() == []
@@ -246,13 +246,13 @@ def test_a_killed_installation_harms_no_other_and_the_next_call_finishes_it(root
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_asks_it_to_end_does_not_end_it_halfway(root: Root, number: int) -> None:
     root.offer("thing")
-    process = started_command(root, "thing")
+    process = start_command(root, "thing")
 
     process.send_signal(number)
     (root.path / "wait").unlink()
 
-    said = process.communicate()[1]
-    assert (process.returncode, said) == (0, "osrdyne: apt installs thing\n")
+    errors = process.communicate()[1]
+    assert (process.returncode, errors) == (0, "osrdyne: apt installs thing\n")
     assert root.enabled() == []
 
 

@@ -249,7 +249,7 @@ def losing(losing_vhost: Vhost) -> Iterator[Applied]:
 
 
 @pytest.mark.full
-def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_again_where_it_is_allowed(
+def test_queues_that_the_broker_lost_are_refused_with_advice_and_made_again_if_allowed(
     losing: Applied,
 ) -> None:
     api, broker, vhost = losing.api, losing.vhost.broker, losing.vhost.name

@@ -1,4 +1,4 @@
-"""HTTP in both directions: anything asked of the status endpoints, anything that answers in the broker's place."""
+"""HTTP in both directions: any request to the status endpoints, and any answer in place of the broker's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from testbed.suite import examples
 from testbed.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, JSON, PRINTABLE
 
-# --- what is asked of us ----------------------------------------------------------------------------------------------
+# --- requests to us ---------------------------------------------------------------------------------------------------
 
 DOCUMENT: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}, "static_queues_lost": {}}
 REQUEST = b"GET /status?a=b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -44,12 +44,12 @@ async def served() -> AsyncIterator[int]:
         yield port
 
 
-async def ask(port: int, request: bytes, *, to_its_end: bool) -> bytes:
-    """What is answered to raw bytes until the server hangs up; its input is closed before, where asked for."""
+async def ask(port: int, request: bytes, *, end_input: bool) -> bytes:
+    """Send raw bytes, and end the server's input if `end_input`. Return all that it sends until it hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
-        if not to_its_end:
+        if end_input:
             writer.write_eof()
         return await asyncio.wait_for(reader.read(), PATIENCE)
     except ConnectionError:
@@ -83,15 +83,15 @@ def test_after_any_request_the_status_is_served_and_no_answer_shows_inner_parts(
 ) -> None:
     async def run() -> list[bytes]:
         async with served() as port:
-            answers = [await ask(port, one, to_its_end=False) for one in requests]
-            return [*answers, await ask(port, REQUEST, to_its_end=True)]
+            answers = [await ask(port, request, end_input=True) for request in requests]
+            return [*answers, await ask(port, REQUEST, end_input=False)]
 
     *answers, last = asyncio.run(run())
 
-    assert all(one == b"" or one.startswith(b"HTTP/1.") for one in answers)
-    assert not any(b"Traceback" in one or b"site-packages" in one for one in answers)
+    assert all(answer == b"" or answer.startswith(b"HTTP/1.") for answer in answers)
+    assert not any(b"Traceback" in answer or b"site-packages" in answer for answer in answers)
     assert last.startswith(b"HTTP/1.1 200")
-    assert not [one for one in caplog.records if one.exc_info]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_header_without_end_is_cut_off_and_not_kept_in_memory() -> None:
@@ -109,7 +109,7 @@ async def test_a_header_without_end_is_cut_off_and_not_kept_in_memory() -> None:
         writer.close()
 
 
-async def test_only_reading_is_answered() -> None:
+async def test_only_requests_that_read_are_answered() -> None:
     async with served() as port, aiohttp.ClientSession() as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             for path in ("healthz", "readyz", "metrics", "status"):
@@ -117,11 +117,11 @@ async def test_only_reading_is_answered() -> None:
                     assert answer.status == 405
 
 
-# --- what answers us --------------------------------------------------------------------------------------------------
+# --- answers to us ----------------------------------------------------------------------------------------------------
 
 
 class Stranger(http.server.BaseHTTPRequestHandler):
-    """Answers each path with what a test put there: status, type, body."""
+    """Answers the n-th request with the n-th of `answers`, status and body, and begins again after the last."""
 
     answers: tuple[tuple[int, bytes], ...] = ()
     count = 0
@@ -138,12 +138,12 @@ class Stranger(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Not on the terminal."""
+        """Log nothing: the terminal belongs to pytest."""
 
 
 @pytest.fixture(scope="module")
 def stranger() -> Iterator[int]:
-    """Something that listens where the management API should."""
+    """Start a server where the management API should be; give its port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -155,7 +155,7 @@ def stranger() -> Iterator[int]:
 
 HTML = b"<html><body>502 Bad Gateway</body></html>"
 QUEUE = {"name": "core-req-42", "type": "quorum", "arguments": {"x-osrdyne-key": "42"}, "messages_ready": 0}
-#: One object with the names of every listing, each value right or anything.
+#: The names of all listings. An object has some of them, each with a right value or any other.
 FIELDS = [
     *("name", "type", "arguments", "source", "destination", "destination_type", "routing_key", "pattern", "apply-to"),
     *("definition", "priority", "messages_ready", "messages_unacknowledged", "consumers", "tags", "user", "configure"),
@@ -175,10 +175,10 @@ STATUSES = st.sampled_from([200, 200, 200, 201, 204, 301, 400, 401, 403, 404, 50
 EXPECTED = topology(PoolSettings.from_mapping({"name": "core"}))
 
 
-async def everything(port: int) -> list[str]:
-    """Ask everything once, and compare what is answered with what is declared; the texts of the errors.
+async def make_every_call(port: int) -> list[str]:
+    """Make every call once, and compare the topology with the declared one. Return the texts of the errors.
 
-    Any other error than ManagementError fails the test.
+    Any error but ManagementError fails the test.
     """
     api = ManagementApi(f"http://user:hunter2@127.0.0.1:{port}", "v", timeout=5)
     calls = (
@@ -201,15 +201,17 @@ async def everything(port: int) -> list[str]:
 
 @settings(FUZZ, max_examples=examples(150))
 @given(answers=st.lists(st.tuples(STATUSES, BODIES), min_size=1, max_size=8))
-def test_whatever_answers_is_a_management_error_at_worst(stranger: int, answers: list[tuple[int, bytes]]) -> None:
+def test_any_answer_of_a_server_raises_a_management_error_at_worst(
+    stranger: int, answers: list[tuple[int, bytes]]
+) -> None:
     Stranger.answers, Stranger.count = tuple(answers), 0
 
-    texts = asyncio.run(everything(stranger))
+    texts = asyncio.run(make_every_call(stranger))
 
-    assert not any("hunter2" in one for one in texts)
+    assert not any("hunter2" in text for text in texts)
 
 
-#: A status document, each value right or anything.
+#: A status document, each value right or any other.
 DOCUMENTS = st.fixed_dictionaries(
     {"keys": st.lists(st.fixed_dictionaries({"key": st.text(max_size=5) | JSON, "state": st.just("ready") | JSON}))},
     optional=dict.fromkeys(("pool", "state", "detail", "driver", "alarm", "queues", "instance", "ready"), JSON),
@@ -218,7 +220,7 @@ DOCUMENTS = st.fixed_dictionaries(
 
 @settings(FUZZ, max_examples=examples(100))
 @given(answer=st.tuples(STATUSES, BODIES | DOCUMENTS))
-def test_whatever_answers_the_status_command_ends_with_a_status_and_a_line(
+def test_the_status_command_ends_with_a_status_and_a_line_whatever_answers_it(
     stranger: int, answer: tuple[int, bytes]
 ) -> None:
     Stranger.answers = (answer,)
@@ -229,7 +231,7 @@ def test_whatever_answers_the_status_command_ends_with_a_status_and_a_line(
     assert done.code == 0 or done.line
 
 
-async def test_an_answer_that_is_no_http_is_no_daemon() -> None:
+async def test_an_answer_that_is_not_http_is_not_a_daemon() -> None:
     async def strange(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n")
         writer.close()
@@ -245,7 +247,7 @@ async def test_an_answer_that_is_no_http_is_no_daemon() -> None:
 @pytest.mark.parametrize(
     "body", [HTML, b"[]", b"[1]", b'{"items": 3}', b'{"page_count": 1000000000, "items": []}', b"[" * 100_000]
 )
-async def test_an_answer_of_something_else_says_so_and_what_to_check(stranger: int, body: bytes) -> None:
+async def test_the_error_for_the_answer_of_another_server_says_what_to_check(stranger: int, body: bytes) -> None:
     Stranger.answers = ((200, body),)
 
     with pytest.raises(ManagementError, match="is it RabbitMQ's management API that listens there"):
@@ -278,7 +280,7 @@ async def test_a_password_is_asked_for_before_each_call_and_sent_as_utf_8(strang
     await api.request_queues(PoolNames("core"))
     await api.request_queues(PoolNames("core"))
 
-    assert [aiohttp.BasicAuth.decode(str(one), "utf-8").password for one in Stranger.seen] == ["one", "zwölf€"]
+    assert [aiohttp.BasicAuth.decode(str(header), "utf-8").password for header in Stranger.seen] == ["one", "zwölf€"]
 
 
 async def test_an_address_that_cannot_be_read_for_now_is_a_management_error() -> None:

@@ -230,7 +230,7 @@ def strictly(made: Callable[..., ssl.SSLContext], **given: Any) -> ssl.SSLContex
     return context
 
 
-def test_a_daemon_that_is_refused_by_its_own_verification_logs_it_once_and_a_test_waits_no_longer(
+def test_a_daemon_that_its_own_verification_refuses_logs_it_once_and_a_test_waits_no_longer(
     open_broker: TlsBroker, stranger: Authority, make_daemon: Callable[..., DaemonProcess]
 ) -> None:
     vhost = "refused"

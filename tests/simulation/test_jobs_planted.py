@@ -1,4 +1,4 @@
-"""The checker of jobs is checked: mistakes planted into the product's code are seen, each as what it is."""
+"""The checker of jobs finds each mistake that is planted into the product's code, and names it rightly."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from simulation.jobs import runner
 from simulation.jobs.planted import MISTAKES, planted
 
-#: Seeds within which a mistake must be seen.
-_SEEDS = 100
-#: What a finding says, and a seed that sees it: it is tried first, and only saves time.
-_SEEN = {
+#: A mistake must be found by one of this many seeds.
+_MOST_SEEDS = 100
+#: Mistake -> pattern of its finding, and a seed that finds it. That seed is tried first, to save time.
+_FINDINGS = {
     "a run that lost its lock writes its outcome": ("ended as lost, and again", 2),
     "a run that lost its lock writes its effects": ("^overlapping: effects of the runs", 2),
     "redo casts nothing again": ("^lost: job", 1),
@@ -36,15 +36,15 @@ _SEEN = {
 
 
 def test_each_mistake_in_jobs_has_a_finding_of_its_own() -> None:
-    assert _SEEN.keys() == MISTAKES.keys()
+    assert _FINDINGS.keys() == MISTAKES.keys()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_checker_of_jobs_sees_when(mistake: str) -> None:
-    finding, likely = _SEEN[mistake]
+def test_the_checker_of_jobs_finds_that(mistake: str) -> None:
+    finding, first_seed = _FINDINGS[mistake]
     with planted(mistake):
         assert any(
             re.search(finding, text)
-            for seed in (likely, *range(1, _SEEDS + 1))
+            for seed in (first_seed, *range(1, _MOST_SEEDS + 1))
             for text in runner.result_of(seed).findings
         )

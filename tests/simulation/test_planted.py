@@ -16,7 +16,7 @@ _SEEN_BY = {
     "unacknowledged messages do not count": 170,
     "samples are taken at once, before the broker's statistics can know": 123,
     "orphans are handled one after the other": 20,
-    "an orphan is no proof that its key is unbound": 191,
+    "an orphan does not prove that its key is unbound": 191,
     "an expired request is forwarded": 151,
     "a group is stopped while it holds requests": 25,
     "activity of an unknown key wakes it": 5,

@@ -1,8 +1,8 @@
-"""The broker's management API, read only: which request queues there are, and what is in them.
+"""The broker's management API, read only: which request queues there are, and how many messages are in them.
 
-Each call is in a thread: `osrdyne_pool.broker.management` blocks. The message counts of the API are seconds late, and
-each decision allows for that (docs/reference/rabbitmq-facts.md#counts-that-come-late). Errors become `ManagementError`
-here, with what, where and what to do, and without the password.
+Each call runs in a thread, because `osrdyne_pool.broker.management` blocks. The API's message counts are some seconds
+old, and each decision allows for that (docs/reference/rabbitmq-facts.md#counts-that-come-late). Errors become
+`ManagementError` here, with what, where and what to do, and without the password.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class RequestQueue:
     """A queue of the pool as the broker lists it; `totals` is None while the broker has no statistics for it."""
 
     name: str
-    #: None for a foreign queue with a name of ours: of another type, or without the key that belongs to the name.
+    #: None for a queue that osrdyne did not declare: it has another type, or lacks the key that belongs to its name.
     key: str | None
     totals: QueueTotals | None
 
 
-#: Answers 503 with the alarms, if there are any.
+#: Path that answers 503 and names the alarms, if there are any.
 _ALARMS = "health/checks/alarms"
 
 
 class ManagementApi:
-    """Reads one vhost. Every method raises `ManagementError`, and nothing else, whatever the server answers."""
+    """Reads one vhost. Its methods raise only `ManagementError`, whatever the server answers."""
 
     def __init__(self, address: Address, vhost: str, *, timeout: float = 10.0) -> None:
         """Take an address with credentials, `http://user:password@host:15672`, or a function that returns it.
 
         The function is called before each call, so that a changed password takes effect at once. The password is never
-        shown. For `https` the query takes the files of `osrdyne_amqp.connecting.tls`. `timeout`: seconds for a call.
+        shown. With `https`, the query names the files of `osrdyne_amqp.connecting.tls`. `timeout`: seconds for a call.
         """
         self._address = address
         self._timeout = timeout
@@ -70,9 +70,9 @@ class ManagementApi:
         #: What is logged while it does not answer. It is here because this outlives each session.
         self.outage = OutageLog(log, "the management API")
         self._vhost = quote(vhost, safe="")
-        self._server = self._present(None)
+        self._server = self._current_server(None)
 
-    def _present(self, known: _Server | None) -> _Server:
+    def _current_server(self, known: _Server | None) -> _Server:
         try:
             uri = present(self._address)
             return known if known and known.uri == uri else _Server.of(uri, self._timeout)
@@ -91,7 +91,7 @@ class ManagementApi:
         except _NotFound:
             return None
         with self._reading("a queue"):
-            found = _totals(raw, sum(1 for one in bindings if one.get("source")))
+            found = _totals(raw, sum(1 for binding in bindings if binding.get("source")))
         if found is None:
             raise ManagementError(f"{self._server.where} has no statistics of queue {queue} yet")
         return found
@@ -124,13 +124,13 @@ class ManagementApi:
                 pages = int(answer.get("page_count", 1))
                 if pages > _MOST_PAGES:
                     raise ValueError(pages)
-                listed = [_request_queue(one) for one in answer["items"]]
-                found += [one for one in listed if one.name.startswith(names.request_queue_prefix)]
+                listed = [_request_queue(raw) for raw in answer["items"]]
+                found += [queue for queue in listed if queue.name.startswith(names.request_queue_prefix)]
             page += 1
         return found
 
     async def depths(self, names: PoolNames) -> dict[str, int]:
-        """Return how many messages are in the queues of `names.counted`, by name and seconds late.
+        """Return how many messages are in the queues of `names.counted`, by name. The counts are some seconds old.
 
         A queue that does not exist, or has no statistics yet, is left out.
         """
@@ -143,17 +143,17 @@ class ManagementApi:
         }
         answer = await self._get(f"queues/{self._vhost}", params)
         with self._reading("a page of queues"):
-            return {one["name"]: one["messages"] for one in answer["items"] if isinstance(one.get("messages"), int)}
+            return {raw["name"]: raw["messages"] for raw in answer["items"] if isinstance(raw.get("messages"), int)}
 
     async def listeners(self, queue: str) -> dict[str, str]:
-        """Return the user of each connection that consumes a queue, by the connection's name; seconds late."""
+        """Return the user of each connection that consumes a queue, by its name. The answer is some seconds old."""
         try:
             answer = await self._get(f"queues/{self._vhost}/{quote(queue, safe='')}")
         except _NotFound:
             return {}
         with self._reading("the consumers of a queue"):
-            channels = [one["channel_details"] for one in answer.get("consumer_details", ())]
-            return {one["connection_name"]: one["user"] for one in channels if one}
+            channels = [consumer["channel_details"] for consumer in answer.get("consumer_details", ())]
+            return {channel["connection_name"]: channel["user"] for channel in channels if channel}
 
     async def alarm(self) -> str | None:
         """Return the resources for which the broker has an alarm (`memory`, `disk`), None when it has none.
@@ -167,24 +167,24 @@ class ManagementApi:
         return None
 
     async def topology(self, *, with_users: bool = False) -> Topology:
-        """Return the vhost's objects as a topology. Users and permissions take an administrator."""
-        v = self._vhost
+        """Return the vhost's objects as a topology. Only an administrator can read users and permissions."""
+        vhost = self._vhost
         try:
-            exchanges = await self._get(f"exchanges/{v}")
+            exchanges = await self._get(f"exchanges/{vhost}")
         except _NotFound:
             raise ManagementError(
-                f"no virtual host '{unquote(v)}' at {self._server.where} that user '{self._server.user}' can see; "
+                f"no virtual host '{unquote(vhost)}' at {self._server.where} that user '{self._server.user}' can see; "
                 "check its name, and the user's permissions on it"
             ) from None
         listings = {
             "exchanges": exchanges,
-            "queues": await self._get(f"queues/{v}", {"columns": "name,type,arguments"}),
+            "queues": await self._get(f"queues/{vhost}", {"columns": "name,type,arguments"}),
             **{
-                kind: await self._get(f"{kind}/{v}")
+                kind: await self._get(f"{kind}/{vhost}")
                 for kind in ("bindings", "policies", "operator-policies", "vhost-limits")
             },
             "users": await self._get("users") if with_users else [],
-            "permissions": await self._get(f"vhosts/{v}/permissions") if with_users else [],
+            "permissions": await self._get(f"vhosts/{vhost}/permissions") if with_users else [],
         }
         with self._reading("the objects of a virtual host"):
             return management_json.read(listings)
@@ -195,7 +195,7 @@ class ManagementApi:
             return await self._ask(path, params)
 
     async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
-        self._server = server = self._present(self._server)
+        self._server = server = self._current_server(self._server)
         where = server.where
         try:
             return await asyncio.to_thread(server.get, path, params)
@@ -215,7 +215,9 @@ class ManagementApi:
             raise ManagementError(f"no management API at {where}: {_cause(error, server.options.cacertfile)}") from None
         except management.ManagementUnreadable as error:
             what = type(error.__cause__).__name__
-            raise ManagementError(f"{where}/api/{path} answered what cannot be read ({what}); {_STRANGER}") from None
+            raise ManagementError(
+                f"{where}/api/{path} answered what cannot be read ({what}); {_OTHER_SERVER}"
+            ) from None
         except BrokerError as error:
             raise ManagementError(f"management_uri: {error}") from None
 
@@ -227,14 +229,14 @@ class ManagementApi:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise ManagementError(
                 f"{self._server.where} answered what is not {what} ({type(error).__name__}: {str(error)[:100]}); "
-                f"{_STRANGER}"
+                f"{_OTHER_SERVER}"
             ) from error
 
 
 async def never_led(api: ManagementApi, queue: str) -> bool | None:
-    """Return whether a quorum queue exists whose members never had a leader: see `osrdyne_pool.broker.quorum`.
+    """Return whether a quorum queue exists and its members never had a leader: see `osrdyne_pool.broker.quorum`.
 
-    None where that is not known, for example while the broker starts the queue: that proves nothing.
+    None if the broker cannot say, for example while it starts the queue.
     """
     try:
         members = await api.members(queue)
@@ -272,7 +274,7 @@ class _Server:
         return cls(uri, where, user, options, client)
 
     def get(self, path: str, params: Mapping[str, str] | None) -> Any:
-        """Ask, over TLS by the files as they are now. Raises the errors of the client, and BrokerError for a file."""
+        """Ask, over TLS with the files as they are now. Raises the errors of the client, and BrokerError for a file."""
         client = self.client if self.options.is_default else replace(self.client, tls=self.options.context())
         return client.request("GET", path, params)
 
@@ -286,7 +288,7 @@ def _split(uri: str) -> SplitResult:
     return urlsplit(uri)
 
 
-_STRANGER = "is it RabbitMQ's management API that listens there?"
+_OTHER_SERVER = "is it RabbitMQ's management API that listens there?"
 #: RabbitMQ's reasons for refusing a call (4.0 and 4.3), and the remedies.
 _REFUSALS = {
     "Not_Authorized": "{user} is refused; check its name and password",
@@ -306,7 +308,7 @@ class _Alarm(ManagementError):
 
 
 def _cause(error: BaseException, cacertfile: str | None) -> str:
-    """Return the system's reason for a failed call, and what to do; the library's text is a chain of its classes."""
+    """Return the system's reason for a failed call, and what to do. The library's text only names its classes."""
     found = list(causes(error))
     for cause in found:
         if isinstance(cause, ssl.SSLError):
@@ -318,7 +320,7 @@ def _cause(error: BaseException, cacertfile: str | None) -> str:
 def alarms(answer: str) -> str | None:
     """Return the resources that a failed alarm check names, for example `memory`; None when it names none."""
     try:
-        found = {str(one["resource"]) for one in foreign_json.read(answer)["alarms"]}
+        found = {str(alarm["resource"]) for alarm in foreign_json.read(answer)["alarms"]}
     except (ValueError, TypeError, KeyError):
         return None
     return ", ".join(sorted(found)) or None

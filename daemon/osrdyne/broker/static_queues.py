@@ -41,7 +41,11 @@ class StaticQueues:
     async def look(self) -> None:
         """Check once, and note lost queues. A queue that cannot be checked keeps its last result."""
         looks = dict(
-            zip(self._all, await asyncio.gather(*(never_led(self._management, one) for one in self._all)), strict=True)
+            zip(
+                self._all,
+                await asyncio.gather(*(never_led(self._management, queue) for queue in self._all)),
+                strict=True,
+            )
         )
         known = {name: found for name, found in looks.items() if found is not None}
         self._evidence = self._evidence.after(known, self._state.clock())

@@ -47,4 +47,7 @@ async def watch_topology(
 def _findings(expected: Topology, live: Topology, vhost: str) -> set[Finding]:
     """Return what differs. A stream that is lost is not mended by applying the topology, so its text is another."""
     problems = {f"queue {name}": lost.stream_problem(vhost, name) for name in lost.lost_streams(expected, live)}
-    return {replace(one, problem=problems.get(one.object, one.problem)) for one in drift(expected, live)}
+    return {
+        replace(difference, problem=problems.get(difference.object, difference.problem))
+        for difference in drift(expected, live)
+    }

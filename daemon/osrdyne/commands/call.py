@@ -115,7 +115,7 @@ def _body(body: str | None, file: Path | None) -> bytes:
             raise CannotAsk(f"--file {file} cannot be read: {error.strerror}") from None
     if body == "-":
         return sys.stdin.buffer.read()
-    # Bytes of the command line that are no UTF-8 arrive as they were typed.
+    # Bytes of the command line that are not UTF-8 arrive as they were typed.
     return (body or "").encode("utf-8", errors="surrogateescape")
 
 
@@ -128,10 +128,10 @@ def _seconds(text: str) -> float:
 
 def _headers(given: list[str]) -> dict[str, str]:
     values: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for line in given:
+        name, equals, value = line.partition("=")
         if not name or not equals:
-            raise CannotAsk(f"--header {one!r}: give NAME=VALUE")
+            raise CannotAsk(f"--header {line!r}: give NAME=VALUE")
         if name == names.X_DEADLINE:
             raise CannotAsk(f"--header {name}: is set from --timeout")
         values[name] = value
@@ -174,7 +174,7 @@ def _show(outcome: dict[str, Any], body: bytes | None, *, as_json: bool) -> None
 
 def _show_person(body: bytes) -> None:
     text = body.decode("utf-8", errors="replace")
-    if all(one.isprintable() or one in "\n\t\r" for one in text) and "\ufffd" not in text:
+    if all(char.isprintable() or char in "\n\t\r" for char in text) and "\ufffd" not in text:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
-        complain(f"answered with {len(body)} bytes that are no text; redirect them to a file, or use --json")
+        complain(f"answered with {len(body)} bytes that are not text; redirect them to a file, or use --json")

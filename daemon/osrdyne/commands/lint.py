@@ -83,10 +83,14 @@ async def _judge_live(api: ManagementApi, expected: Topology, *, with_users: boo
     found = await api.topology(with_users=with_users)
     lost = await lost_queues.findings(api, expected, found)
     # To apply the topology does not bring back a stream that is missing because it is lost.
-    explained = {one.object for one in lost}
+    explained = {finding.object for finding in lost}
     judged = judge(expected, found, with_users=with_users)
     shared = await _shared(api, PoolNames(expected.pool))
-    return [*(one for one in judged if one.rule != "missing" or one.object not in explained), *lost, *shared]
+    return [
+        *(finding for finding in judged if finding.rule != "missing" or finding.object not in explained),
+        *lost,
+        *shared,
+    ]
 
 
 async def _shared(api: ManagementApi, names: PoolNames) -> list[Finding]:
@@ -98,7 +102,7 @@ async def _shared(api: ManagementApi, names: PoolNames) -> list[Finding]:
 
 def judge(expected: Topology, found: Topology, *, with_users: bool) -> list[Finding]:
     """Return what is wrong with a live broker as far as it concerns a pool. Pure."""
-    dynamic = [one.name for one in request_queues(expected.pool, found)]
+    dynamic = [request_queue.name for request_queue in request_queues(expected.pool, found)]
     return [*drift(expected, found, with_users=with_users), *lint(concerning(expected, found), dynamic)]
 
 
@@ -117,18 +121,18 @@ def _vhost(settings: DaemonSettings) -> str:
 
 
 def _users(names: Users, given: Iterable[str]) -> Users:
-    roles = [one.name for one in fields(Users)]
-    for one in given:
-        role, _, name = one.partition("=")
+    roles = [field.name for field in fields(Users)]
+    for option in given:
+        role, _, name = option.partition("=")
         if role not in roles or not name:
-            raise CannotAsk(f"--user {one!r}: give ROLE=NAME, with a role of {', '.join(roles)}")
+            raise CannotAsk(f"--user {option!r}: give ROLE=NAME, with a role of {', '.join(roles)}")
         names = replace(names, **{role: name})
     return names
 
 
 def _show(findings: list[Finding], *, as_json: bool) -> None:
     if as_json:
-        print_json({"findings": [asdict(one) for one in findings]})
+        print_json({"findings": [asdict(finding) for finding in findings]})
         return
     if not findings:
         typer.echo("nothing found")
@@ -136,6 +140,6 @@ def _show(findings: list[Finding], *, as_json: bool) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("rule", "object", "problem"):
         table.add_column(name, overflow="fold")
-    for one in findings:
-        table.add_row(Text(one.rule), Text(one.object), Text(one.problem))
+    for finding in findings:
+        table.add_row(Text(finding.rule), Text(finding.object), Text(finding.problem))
     console().print(table)

@@ -24,7 +24,7 @@ async def findings(api: ManagementApi, expected: Topology, live: Topology) -> li
     """Return a finding for each lost queue of a pool. Takes `LOOK_AGAIN` seconds where one may be lost."""
     static = lost.static_quorum_queues(expected)
     listed = await api.request_queues(PoolNames(expected.pool))
-    uncounted = [one.name for one in listed if one.key is not None and one.totals is None]
+    uncounted = [queue.name for queue in listed if queue.key is not None and queue.totals is None]
     evidence = await _look(api, [*static, *uncounted[:MOST_ASKED]], Evidence())
     if evidence.suspects:
         await asyncio.sleep(lost.LOOK_AGAIN)
@@ -34,7 +34,7 @@ async def findings(api: ManagementApi, expected: Topology, live: Topology) -> li
 
 async def _look(api: ManagementApi, queues: Iterable[str], before: Evidence) -> Evidence:
     names = list(queues)
-    looks = zip(names, await asyncio.gather(*(never_led(api, one) for one in names)), strict=True)
+    looks = zip(names, await asyncio.gather(*(never_led(api, name) for name in names)), strict=True)
     known = {name: found for name, found in looks if found is not None}
     return before.after(known, asyncio.get_running_loop().time())
 

@@ -60,7 +60,7 @@ def fetch(address: str, key: str | None = None) -> dict[str, Any]:
     document = _get(address, "/status")
     try:
         found = dict(foreign_json.read(document[1], most=MOST_BYTES_OF_ENGINES))
-        keys = [one for one in found["keys"] if key is None or one["key"] == key]
+        keys = [row for row in found["keys"] if key is None or row["key"] == key]
         shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
         status_table.render(shown, key)  # a document that cannot be shown does not come from a daemon
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):

@@ -32,7 +32,7 @@ _STYLES = {
     "waiting": "bold red",
 }
 
-#: Width in characters where the output is no terminal: nothing is cut, because a program may read it.
+#: Width in characters where the output is not a terminal: nothing is cut, because a program may read it.
 _NO_TERMINAL_WIDTH = 4000
 
 
@@ -107,7 +107,7 @@ def _age(seconds: float | None) -> str:
 
 
 def _depths(queues: dict[str, Any]) -> str:
-    known = (f"{printable(name)} {'unknown' if one is None else one}" for name, one in queues.items())
+    known = (f"{printable(name)} {'unknown' if queue is None else queue}" for name, queue in queues.items())
     return ", ".join(known) or "the pool's queues unknown"
 
 
@@ -118,16 +118,16 @@ def _table(keys: list[dict[str, Any]]) -> Table:
     for name in ("ready", "unacked", "consumers", "workers", "unbinds in", "stops in"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("last error", overflow="fold")
-    for one in keys:
-        state = printable(one.get("state"))
-        counts = (one.get(name) for name in ("ready", "unacknowledged", "consumers", "workers"))
+    for key in keys:
+        state = printable(key.get("state"))
+        counts = (key.get(name) for name in ("ready", "unacknowledged", "consumers", "workers"))
         table.add_row(
-            Text(shown(one["key"])),
+            Text(shown(key["key"])),
             Text(state, style=_STYLES.get(state, "")),
             *("-" if count is None else str(count) for count in counts),
-            span(one.get("unbinds_in")),
-            span(one.get("stops_in")),
-            Text(printable(one.get("last_error") or _remade(one.get("queue_remade_ago")))),
+            span(key.get("unbinds_in")),
+            span(key.get("stops_in")),
+            Text(printable(key.get("last_error") or _remade(key.get("queue_remade_ago")))),
         )
     return table
 

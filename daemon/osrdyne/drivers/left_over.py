@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: Names in one message.
 _MOST = 20
@@ -25,7 +25,7 @@ class LeftOver:
         self._said.update(new)
         if new:
             some = " ".join(new[:_MOST])
-            _log.warning(
+            log.warning(
                 "workers of an earlier version run under other names: they take requests, and this daemon never stops "
                 "them; end them",
                 extra={"count": len(new), "command": f"{self._command} {some}{' ...' if len(new) > _MOST else ''}"},

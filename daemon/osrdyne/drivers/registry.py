@@ -24,17 +24,20 @@ broken: dict[str, str] = {}
 
 
 def _registered() -> Iterator[type[DriverSettings]]:
-    for one in entry_points(group=GROUP):
+    for entry_point in entry_points(group=GROUP):
         try:
-            found: Any = one.load()
+            found: Any = entry_point.load()
         except Exception as error:  # noqa: BLE001 - a broken driver that is not in use must not break others
-            broken[one.name] = f"driver {one.name!r} cannot be loaded from {one.value}: {type(error).__name__}: {error}"
+            broken[entry_point.name] = (
+                f"driver {entry_point.name!r} cannot be loaded from {entry_point.value}: "
+                f"{type(error).__name__}: {error}"
+            )
             continue
-        why = _unusable(one.name, found)
+        why = _unusable(entry_point.name, found)
         if why is None:
             yield found
         else:
-            broken[one.name] = f"driver {one.name!r}: {one.value} {why}"
+            broken[entry_point.name] = f"driver {entry_point.name!r}: {entry_point.value} {why}"
 
 
 def _unusable(name: str, found: Any) -> str | None:
@@ -49,7 +52,7 @@ def _unusable(name: str, found: Any) -> str | None:
 
 
 def _kinds() -> set[str]:
-    return {kind for one in _OURS for kind in get_args(one.model_fields["kind"].annotation)}
+    return {kind for settings in _OURS for kind in get_args(settings.model_fields["kind"].annotation)}
 
 
 if TYPE_CHECKING:

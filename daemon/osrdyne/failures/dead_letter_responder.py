@@ -100,7 +100,7 @@ class DeadLetterResponder(MessageHandler):
         self.state.tally.dropped += 1
         self.metrics.poison.labels("dropped").inc()
         given = message.properties.headers or {}
-        key, reason = (headers.text(given.get(one)) for one in (headers.X_POISON_KEY, headers.X_POISON_REASON))
+        key, reason = (headers.text(given.get(name)) for name in (headers.X_POISON_KEY, headers.X_POISON_REASON))
         log.warning(
             "a request without a caller was dropped: newer ones need its room", extra={"key": key, "reason": reason}
         )

@@ -140,7 +140,7 @@ def deliveries(message: Message) -> int | None:
     """
     given = message.properties.headers or {}
     counts = [headers.integer(given, name) for name in (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT)]
-    return max((one for one in counts if one is not None), default=None)
+    return max((count for count in counts if count is not None), default=None)
 
 
 def kept(
@@ -170,7 +170,7 @@ def kept(
         result.headers[headers.X_POISON_DELIVERIES] = handed_out
     if attempts:
         result.headers[headers.X_POISON_ATTEMPTS] = [
-            {headers.X_WORKER_ID: one.worker_id, headers.X_EVENT_TIME: one.time_ms} for one in attempts
+            {headers.X_WORKER_ID: attempt.worker_id, headers.X_EVENT_TIME: attempt.time_ms} for attempt in attempts
         ]
     if key is not None:
         result.headers[headers.X_POISON_KEY] = key

@@ -49,8 +49,8 @@ class ActivityListener:
         except (UnreadableBatch, InvalidKey):
             self._metrics.activity.labels("unreadable").inc()
             return
-        for one in given:
-            self._on_event(key, one)
+        for event in given:
+            self._on_event(key, event)
 
     def _on_event(self, key: str, given: Mapping[str, object]) -> None:
         event = headers.text(given.get(headers.X_EVENT))

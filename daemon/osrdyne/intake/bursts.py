@@ -24,7 +24,7 @@ class Bursts:
         if since is not None and now - since < self._length:
             return None
         if len(self._open) >= self._tidy_at:
-            self._open = {one: at for one, at in self._open.items() if now - at < self._length}
+            self._open = {name: at for name, at in self._open.items() if now - at < self._length}
             self._tidy_at = max(_TIDY_AT, 2 * len(self._open))
         self._open[key] = now
         return self._length

@@ -125,7 +125,9 @@ class OrphanForwarder(MessageHandler):
         while True:
             try:
                 async with asyncio.timeout((state.tracker.wanted[key].until - state.clock()) / 2):
-                    await state.queues.wait(key, lambda one: one.phase is Phase.BOUND and one.asserted >= generation)
+                    await state.queues.wait(
+                        key, lambda queue: queue.phase is Phase.BOUND and queue.asserted >= generation
+                    )
                 return
             except TimeoutError:
                 # A request that waits keeps its key wanted, however long the queue takes.

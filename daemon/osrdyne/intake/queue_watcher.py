@@ -92,8 +92,8 @@ class QueueWatcher:
 
     async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
         lost, now = self._state.lost, self._state.clock()
-        own = {one.key: one for one in queues if one.key is not None}
-        silent = [key for key, one in own.items() if one.totals is None]
+        own = {queue.key: queue for queue in queues if queue.key is not None}
+        silent = [key for key, listed in own.items() if listed.totals is None]
         unconfirmed = [key for key in lost.take_unconfirmed() if key in own]
         before = lost.evidence
         # Queues that already look lost come first: whether they still do matters most.
@@ -131,10 +131,10 @@ class QueueWatcher:
         before = self._counts.totals
         before_at = at if self._counts.counted_at is None else self._counts.counted_at
         totals = {
-            one.key: one.totals
-            for one in queues
+            queue.key: queue.totals
+            for queue in queues
             # Counts of a foreign queue must not count for a key of this pool.
-            if one.key is not None and one.totals is not None
+            if queue.key is not None and queue.totals is not None
         }
         self._counts.note(depths, totals, at=at, now=self._state.clock())
         for key, found in totals.items():

@@ -110,7 +110,7 @@ class QueueLoop:
         if not self._waiting:
             return
         queues = self._state.queues
-        room = self._most - sum(one.phase not in (Phase.GONE, Phase.FOREIGN) for one in queues.values())
+        room = self._most - sum(queue.phase not in (Phase.GONE, Phase.FOREIGN) for queue in queues.values())
         for key in list(self._waiting)[: max(0, room)]:
             del self._waiting[key]
             action = partial(self._act, key, queues.may_exist(key), QueueStep.ASSERT)

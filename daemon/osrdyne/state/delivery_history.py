@@ -36,7 +36,7 @@ class DeliveryHistory:
         if len(request_id) > LONGEST_ID or len(handout.worker_id) > LONGEST_ID:
             return
         # Without the same delivery, if it is there: an event may be sent twice.
-        known = tuple(one for one in self._requests.pop((key, request_id), ()) if one != handout)
+        known = tuple(handed for handed in self._requests.pop((key, request_id), ()) if handed != handout)
         if len(known) >= MOST_HANDOUTS:
             half = MOST_HANDOUTS // 2
             known = known[:half] + known[half + 1 :]

@@ -135,7 +135,7 @@ class TargetTracker:
         if excess <= 0:
             return []
         used = ((self._used_at(key), key) for key in self._wanted if not (busy(key) or self._delays(key).warm))
-        gone = [key for _, key in heapq.nsmallest(excess, (one for one in used if one[0] <= now - idle))]
+        gone = [key for _, key in heapq.nsmallest(excess, (use for use in used if use[0] <= now - idle))]
         for key in gone:
             self._drop(key)
         return gone
@@ -163,5 +163,5 @@ class TargetTracker:
         self._wanted[key] = wanted
         heapq.heappush(self._deadlines, (wanted.until, key))
         if len(self._deadlines) > 64 + 4 * len(self._wanted):
-            self._deadlines = [(one.until, name) for name, one in self._wanted.items()]
+            self._deadlines = [(wanted.until, name) for name, wanted in self._wanted.items()]
             heapq.heapify(self._deadlines)

@@ -147,5 +147,5 @@ def not_ready(state: PoolState, phase: str, detail: str | None) -> str | None:
 
 def keys_by_state(document: Mapping[str, Any]) -> dict[str, int]:
     """Return how many keys of a status document are in each state; a state without keys has 0."""
-    counted = Counter(one["state"] for one in document["keys"])
+    counted = Counter(row["state"] for row in document["keys"])
     return {state: counted[state] for state in STATES}

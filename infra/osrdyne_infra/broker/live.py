@@ -32,6 +32,6 @@ def read(broker: Management, vhost: str, declared: Iterable[Topology]) -> Live:
         kind: broker.get(kind, vhost) for kind in ("exchanges", "queues", "bindings", "policies", "operator-policies")
     }
     found = management_json.read(listed | users)
-    there = {one.name for one in found.queues if one.type == "quorum"}
-    asked = [name for one in declared for name in lost.static_quorum_queues(one) if name in there]
+    there = {queue.name for queue in found.queues if queue.type == "quorum"}
+    asked = [name for topology in declared for name in lost.static_quorum_queues(topology) if name in there]
     return Live(found, broker.messages(vhost), lost_queues.find(broker, vhost, asked))

@@ -59,7 +59,7 @@ class Management:
     def messages(self, vhost: str) -> dict[str, int]:
         """Return the queues of a vhost that hold messages, ready or unacknowledged, with their number."""
         found = self._call("queues", vhost, query=FRESH_TOTALS) or []
-        return {one["name"]: int(one["messages"]) for one in found if one.get("messages")}
+        return {queue["name"]: int(queue["messages"]) for queue in found if queue.get("messages")}
 
     def members(self, vhost: str, queue: str) -> tuple[quorum.Member, ...]:
         """Return what the members of a quorum queue say, none where there is no such queue."""
@@ -67,7 +67,7 @@ class Management:
         try:
             return quorum.read(answer)
         except (AttributeError, KeyError, TypeError):
-            raise BrokerUnusable(f"{self.url} answers what are no members of queue {queue}") from None
+            raise BrokerUnusable(f"{self.url} does not answer with the members of queue {queue}") from None
 
     def delete_queue(self, vhost: str, queue: str) -> None:
         """Delete a queue with all that it holds; nothing where it is gone."""
@@ -129,4 +129,4 @@ class Management:
 
 def _is_new_enough(version: str) -> bool:
     parts = version.split(".")[:2]
-    return all(one.isdigit() for one in parts) and tuple(map(int, parts)) >= OLDEST
+    return all(part.isdigit() for part in parts) and tuple(map(int, parts)) >= OLDEST

@@ -28,11 +28,11 @@ def _read(value: str) -> Any:
 
 def _images(value: Any) -> Iterator[str]:
     if isinstance(value, list):
-        for one in value:
-            yield from _images(one)
+        for item in value:
+            yield from _images(item)
     elif isinstance(value, dict):
-        for name, one in value.items():
-            if name == "image" and isinstance(one, str) and one:
-                yield one
+        for name, item in value.items():
+            if name == "image" and isinstance(item, str) and item:
+                yield item
             else:
-                yield from _images(one)
+                yield from _images(item)

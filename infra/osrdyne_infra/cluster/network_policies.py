@@ -154,7 +154,7 @@ def _peers(where: str | tuple[str, ...]) -> list[networking.NetworkPolicyPeerArg
     if isinstance(where, str):
         chosen = meta.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": where})
         return [networking.NetworkPolicyPeerArgs(namespace_selector=chosen)]
-    return [networking.NetworkPolicyPeerArgs(ip_block=networking.IPBlockArgs(cidr=one)) for one in where]
+    return [networking.NetworkPolicyPeerArgs(ip_block=networking.IPBlockArgs(cidr=cidr)) for cidr in where]
 
 
 def _port(address: str) -> int:
@@ -163,4 +163,6 @@ def _port(address: str) -> int:
 
 
 def _ports(*numbers: int, protocols: Sequence[str] = ("TCP",)) -> list[networking.NetworkPolicyPortArgs]:
-    return [networking.NetworkPolicyPortArgs(protocol=one, port=number) for number in numbers for one in protocols]
+    return [
+        networking.NetworkPolicyPortArgs(protocol=protocol, port=number) for number in numbers for protocol in protocols
+    ]

@@ -29,7 +29,7 @@ def _duration(value: object) -> float:
 def _numbers(known: Mapping[str, Check]) -> Check:
     def check(value: object) -> dict[str, float]:
         given = checks.table(value, tuple(known))
-        return {name: checks.at(f".{name}", known[name], one) for name, one in given.items()}
+        return {name: checks.at(f".{name}", known[name], value) for name, value in given.items()}
 
     return check
 

@@ -73,7 +73,7 @@ class RedoDeployment(pulumi.ComponentResource):
             replicated.secret("credentials", name),
             replicated.secret("jobs", jobs_secret(pool.name)),
             replicated.secret("owner", f"{pool.name}-jobs-owner"),
-            *(replicated.config_map("broker", one) for one in authority.values()),
+            *(replicated.config_map("broker", file) for file in authority.values()),
         ]
         pods = jobs.redo
         image = pods.image or daemon.image

@@ -109,7 +109,7 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
     daemon = settings.cluster.daemon
     names = service_names(daemon_service(pool.name), settings.cluster.pool_namespace(pool.name))
     tables: dict[str, dict[str, Any]] = {
-        # Jobs are no matter of the daemon's: what changes there restarts redo only.
+        # Jobs are not the daemon's matter: what changes there restarts redo only.
         "pool": {**asdict(pool), "jobs": None},
         "broker": {
             "amqp_uri_file": f"{CREDENTIALS}/daemon.uri",

@@ -25,15 +25,17 @@ class PoolObjects(pulumi.ComponentResource):
     def __init__(self, declared: Topology, vhost: Vhost, replaced: set[str], provider: rabbitmq.Provider) -> None:
         super().__init__("osrdyne:broker:PoolObjects", declared.pool, None, pulumi.ResourceOptions(provider=provider))
         self._vhost, self._replaced = vhost, replaced
-        self.policies = [self._policy(one) for one in declared.policies]
-        requests = [one for one in declared.exchanges if one.type == "direct"]
+        self.policies = [self._policy(policy) for policy in declared.policies]
+        requests = [exchange for exchange in declared.exchanges if exchange.type == "direct"]
         self.exchanges = {
-            one.name: self._exchange(one, self.policies) for one in declared.exchanges if one not in requests
+            exchange.name: self._exchange(exchange, self.policies)
+            for exchange in declared.exchanges
+            if exchange not in requests
         }
-        self.queues = {one.name: self._queue(one) for one in declared.queues}
-        self.bindings = [self._binding(one) for one in declared.bindings]
-        for one in requests:
-            self.exchanges[one.name] = self._exchange(one, self.bindings)
+        self.queues = {queue.name: self._queue(queue) for queue in declared.queues}
+        self.bindings = [self._binding(binding) for binding in declared.bindings]
+        for request_exchange in requests:
+            self.exchanges[request_exchange.name] = self._exchange(request_exchange, self.bindings)
         self.register_outputs({})
 
     def _after(self, name: str, first: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -30,14 +30,14 @@ class PoolUsers(pulumi.ComponentResource):
     def __init__(self, settings: StackSettings, declared: Topology, vhost: Vhost, provider: rabbitmq.Provider) -> None:
         super().__init__("osrdyne:broker:PoolUsers", declared.pool, None, pulumi.ResourceOptions(provider=provider))
         turns = settings.rotate.get(declared.pool, {})
-        permissions = {one.user: one for one in declared.permissions}
+        permissions = {permission.user: permission for permission in declared.permissions}
         self._settings = settings
         self.addresses: dict[str, pulumi.Output[str]] = {}
-        for one in declared.users:
-            password = Password(one.name, turns.get(one.role, "1"), child(self, [vhost.claim]))
-            user = self._user(one, password)
-            self._permissions(permissions[one.name], user, vhost)
-            self._addresses(one, password)
+        for declared_user in declared.users:
+            password = Password(declared_user.name, turns.get(declared_user.role, "1"), child(self, [vhost.claim]))
+            user = self._user(declared_user, password)
+            self._permissions(permissions[declared_user.name], user, vhost)
+            self._addresses(declared_user, password)
         self.register_outputs({})
 
     def _user(self, one: User, password: Password) -> rabbitmq.User:

@@ -107,7 +107,7 @@ class RelayPlace(StrictModel):
         except SettingsError as error:
             raise Wrong(error.problem, error.path.replace("relay.", ".settings.", 1)) from None
         try:
-            Access({name: Grant.from_mapping(one, path=name) for name, one in self.clients.items()})
+            Access({name: Grant.from_mapping(client, path=name) for name, client in self.clients.items()})
         except SettingsError as error:
             raise Wrong(error.problem, f".clients.{error.path}") from None
         except ValueError as error:

@@ -17,7 +17,7 @@ from faults.jobs import load
 from osrdyne_client import Client
 from osrdyne_jobs import JobClient, NotRegistered
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: Seconds before a job is submitted again.
 PAUSE = 0.3
@@ -61,7 +61,7 @@ def submit(jobs: JobClient, number: int, journal: int, stop: Stop) -> None:
         try:
             job = jobs.submit(*load.job(number))
         except NotRegistered as error:
-            logger.warning("submitted again: %s", error)
+            log.warning("submitted again: %s", error)
             stop.stopped.wait(PAUSE)
         else:
             # One call of the system: a client that is killed has written the line whole or not at all.

@@ -236,7 +236,7 @@ class Processes:
 
     # --- waiting --------------------------------------------------------------------------------------------
 
-    def last(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
         """Let the load go on, or a fault last."""
         self._wait.wait(seconds)
 

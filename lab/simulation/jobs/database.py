@@ -1,8 +1,8 @@
-"""The real SQLite, over the real engine, in virtual time: each statement and each commit is a step of its process.
+"""The real SQLite and SQLAlchemy engine, in virtual time: each statement and each commit is a step of its process.
 
-One transaction writes at a time, as SQLite has it: the others wait for it in virtual time, and give up as SQLite does.
-Each simulated process has an engine of its own. Engines are kept from seed to seed, with what SQLAlchemy compiled.
-The file is in memory where the machine has such a folder.
+As in SQLite, one transaction writes at a time: the others wait for it in virtual time, and give up as SQLite does.
+Each simulated process has an engine. Engines are kept from seed to seed, with the statements that SQLAlchemy compiled.
+The database file is in memory if the machine has such a folder.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from osrdyne_jobs.database.bounds import PATIENCE
+from osrdyne_jobs.database.bounds import CALL_TIMEOUT_SECONDS
 from osrdyne_jobs.database.engines import engine_for, migrate
 from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Semaphore
 
-#: Holds files in memory, on Linux.
-_MEMORY = Path("/dev/shm")
+#: A folder whose files are in memory, on Linux.
+_MEMORY_FOLDER = Path("/dev/shm")
 _OWN_TABLES = """
 CREATE TABLE simulated_effect (id INTEGER PRIMARY KEY, type TEXT, resource TEXT, token INTEGER, last INTEGER);
 CREATE TABLE simulated_note (number INTEGER PRIMARY KEY);
@@ -36,7 +36,7 @@ class Database:
     """The database of one run."""
 
     def __init__(self, scheduler: Scheduler, file: Path, *, away: Callable[[], bool], cut: Callable[[], bool]) -> None:
-        """`away` says whether it cannot be reached now, and `cut` whether the connection breaks in this commit."""
+        """`away` returns whether the database is unreachable now, `cut` whether the connection breaks in a commit."""
         self.file = file
         self._scheduler = scheduler
         self._away = away
@@ -45,15 +45,15 @@ class Database:
         self.on_cut: Callable[[], None] = lambda: None
         #: Called after each commit.
         self.on_commit: Callable[[], None] = lambda: None
-        #: The connection that writes.
+        #: The connection that holds the write lock.
         self._writer: Any = None
-        self._free = Semaphore(scheduler, 1)
+        self._write_lock = Semaphore(scheduler, 1)
         self._engines: dict[Process, Engine] = {}
 
     def engine(self, process: Process) -> Engine:
-        """Return the engine of a process, which it has for as long as it lives."""
+        """Return the engine of a process. The process keeps it until it ends."""
         if process not in self._engines:
-            self._engines[process] = engine = _free.pop() if _free else _make_engine()
+            self._engines[process] = engine = _spare_engines.pop() if _spare_engines else _make_engine()
             process.at_end.append(lambda: self._take_back(process, engine))
         return self._engines[process]
 
@@ -65,26 +65,26 @@ class Database:
     def _take_back(self, process: Process, engine: Engine) -> None:
         if self._engines.pop(process, None) is not None:
             engine.dispose()
-            _free.append(engine)
+            _spare_engines.append(engine)
 
     def clock(self) -> float:
         return self._scheduler.now
 
     def execute(self, connection: Any, statement: str, call: Callable[[], None]) -> None:
-        """Execute a statement in its time."""
+        """Execute a statement as a step of its process."""
         if statement == "BEGIN IMMEDIATE":
             self._scheduler.step("begin")
-            self._reach()
+            self._check_reachable()
             self._become_writer(connection)
         elif statement == "BEGIN":
             self._scheduler.step("read")
-            self._reach()
+            self._check_reachable()
         elif self._scheduler.current is not None:
             self._scheduler.peril(statement.partition("\n")[0][:60])
         call()
 
     def commit(self, connection: Any, call: Callable[[], None]) -> None:
-        """Commit. Where the connection breaks, the process does not know whether it did."""
+        """Commit. If the connection breaks, the process does not know whether the commit happened."""
         if connection is not self._writer:
             call()
             return
@@ -106,42 +106,46 @@ class Database:
         """Let the next transaction write."""
         if self._writer is connection:
             self._writer = None
-            self._free.release()
+            self._write_lock.release()
 
-    def _reach(self) -> None:
+    def _check_reachable(self) -> None:
         if self._away():
             raise sqlite3.OperationalError("the database is away")
 
     def _become_writer(self, connection: Any) -> None:
-        if not self._free.acquire(timeout=PATIENCE):
+        if not self._write_lock.acquire(timeout=CALL_TIMEOUT_SECONDS):
             raise sqlite3.OperationalError("database is locked")
         self._writer = connection
 
 
-#: The database of the run that goes on.
-_now: Database | None = None
+#: The database of the present run.
+_current: Database | None = None
 
 
 @contextmanager
 def database(
     scheduler: Scheduler, *, away: Callable[[], bool], cut: Callable[[], bool] = lambda: False
 ) -> Iterator[Database]:
-    """Give an empty database with all tables. One at a time in a process of the machine."""
-    global _now  # noqa: PLW0603 - engines outlive a run
+    """Give an empty database with all tables. A process of the machine can have one at a time."""
+    global _current  # noqa: PLW0603 - engines outlive a run
     _folder().mkdir(exist_ok=True)
     try:
         _file().write_bytes(_empty())
-        _now = Database(scheduler, _file(), away=away, cut=cut)
-        yield _now
+        _current = Database(scheduler, _file(), away=away, cut=cut)
+        yield _current
     finally:
-        if _now is not None:
-            _now.close()
-        _now = None
+        if _current is not None:
+            _current.close()
+        _current = None
         shutil.rmtree(_folder(), ignore_errors=True)
 
 
 def _folder() -> Path:
-    parent = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    parent = (
+        _MEMORY_FOLDER
+        if _MEMORY_FOLDER.is_dir() and os.access(_MEMORY_FOLDER, os.W_OK)
+        else Path(tempfile.gettempdir())
+    )
     return parent / f"osrdyne-jobs-simulation-{os.getpid()}"
 
 
@@ -164,8 +168,8 @@ def _empty() -> bytes:
         return file.read_bytes()
 
 
-#: Engines that no process has.
-_free: list[Engine] = []
+#: Engines that no simulated process uses now.
+_spare_engines: list[Engine] = []
 
 
 def _make_engine() -> Engine:
@@ -175,12 +179,12 @@ def _make_engine() -> Engine:
 
 
 def _running() -> Database:
-    assert _now is not None, "no simulation runs"
-    return _now
+    assert _current is not None, "no simulation runs"
+    return _current
 
 
 def _hook(engine: Engine) -> None:
-    """Let the dialect of an engine, which is where SQLAlchemy calls SQLite, do all in virtual time."""
+    """Have an engine do everything in virtual time. SQLAlchemy calls SQLite through the methods of its dialect."""
     dialect = engine.dialect
     execute, commit, rollback = dialect.do_execute, dialect.do_commit, dialect.do_rollback
     close, terminate = dialect.do_close, dialect.do_terminate
@@ -194,8 +198,8 @@ def _hook(engine: Engine) -> None:
     def releasing(call: Callable[[Any], None]) -> Callable[[Any], None]:
         def released(connection: Any) -> None:
             call(connection)
-            if _now is not None:
-                _now.release(_raw(connection))
+            if _current is not None:
+                _current.release(_raw(connection))
 
         return released
 
@@ -211,5 +215,5 @@ def _hook(engine: Engine) -> None:
 
 
 def _raw(connection: Any) -> Any:
-    """Return sqlite3's own connection; SQLAlchemy sometimes gives the one of its pool."""
+    """Return the connection of sqlite3. SQLAlchemy sometimes gives a connection of its pool instead."""
     return getattr(connection, "dbapi_connection", connection)

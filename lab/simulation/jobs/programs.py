@@ -1,7 +1,7 @@
-"""What the simulated processes run: clients, workers, redo, and a person who cancels and redoes jobs.
+"""The programs of the simulated processes: clients, workers, redo, and a person who cancels and redoes jobs.
 
-Client, worker and redo are the product's classes. Around the worker, this does what `osrdyne_worker.run` does: threads
-that take a request each, and an end by SIGTERM.
+Client, worker and redo are the product's classes. Like `osrdyne_worker.run`, this runs a worker in threads that take a
+request each, and stops it at SIGTERM.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from simulation.jobs.world import World
 
 #: Seconds for which a worker that got SIGTERM may go on.
-GRACE = 20.0
+GRACE_SECONDS = 20.0
 _NOTE = text("INSERT INTO simulated_note (number) VALUES (:number)")
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What clients and persons know."""
+    """Which jobs clients registered, and which of them a person asked to cancel or redo."""
 
-    #: By the number of a plan: the ids that `submit` returned.
+    #: Number of a plan -> the ids that `submit` returned.
     registered: dict[int, list[int]] = field(default_factory=dict)
-    #: Ids that a person asked to cancel, and those of which the database said that it has that.
+    #: Ids that a person asked to cancel.
     cancel_asked: set[int] = field(default_factory=set)
+    #: Of these, the ids whose cancellation the database has confirmed.
     cancel_taken: set[int] = field(default_factory=set)
     #: Ids that a person asked to redo.
     redo_asked: set[int] = field(default_factory=set)
@@ -45,8 +46,8 @@ class Ledger:
 
 
 def start_client(world: World, number: int) -> None:
-    """Start a client. One that is killed is started again, and goes on with the next job."""
-    left = [one for one in world.scenario.jobs if one.client == number]
+    """Start a client. After a kill it is started again, and goes on with the next job."""
+    left = [plan for plan in world.scenario.jobs if plan.client == number]
 
     def start() -> None:
         process = world.scheduler.process(f"client-{number}")
@@ -71,7 +72,7 @@ def _submit_all(world: World, process: Process, left: list[Plan]) -> None:
 
 
 def _submit(world: World, engine: Engine, client: JobClient, plan: Plan) -> bool:
-    """Return whether the database has the job for certain."""
+    """Submit a job. Return whether the database is known to have it."""
     payload = {"number": plan.number}
     try:
         if plan.outbox:
@@ -84,7 +85,7 @@ def _submit(world: World, engine: Engine, client: JobClient, plan: Plan) -> bool
     except NotRegistered:
         return False
     except SQLAlchemyError as error:
-        # Of the client's own transaction. It was committed before where its note is there.
+        # The client's own transaction failed. If its note exists already, an earlier try was committed.
         return "UNIQUE" in str(error)
     world.scheduler.note(f"job {job.id} of {job.type} {job.resource} is registered: {plan.do.value}")
     world.ledger.registered.setdefault(plan.number, []).append(job.id)
@@ -92,7 +93,7 @@ def _submit(world: World, engine: Engine, client: JobClient, plan: Plan) -> bool
 
 
 def start_redo(world: World, number: int, incarnation: int = 1) -> None:
-    """Start a redo process. One that is killed is started again, under another name."""
+    """Start a redo process. After a kill it is started again, under another name."""
     process = world.scheduler.process(f"redo-{number}")
     name = f"redo-{number}.{incarnation}"
 
@@ -107,7 +108,7 @@ def start_redo(world: World, number: int, incarnation: int = 1) -> None:
 
 
 def redo_settings(batch: int, most: int) -> RedoSettings:
-    """Return settings that fit a run of some minutes."""
+    """Return settings of redo that fit a run of some minutes."""
     return RedoSettings(
         interval=8.0,
         batch=batch,
@@ -140,7 +141,7 @@ def start_worker(world: World, key: str, number: int) -> Process:
         stop.wait()
         world.scheduler.note("gets SIGTERM")
         world.pool.stop(key, process)
-        world.scheduler.after(GRACE, lambda: world.scheduler.kill(process))
+        world.scheduler.after(GRACE_SECONDS, lambda: world.scheduler.kill(process))
         worker.close()
         world.scheduler.die()
 
@@ -157,7 +158,7 @@ def _consume(world: World, worker: JobWorker, key: str, process: Process) -> Non
 
 
 def start_person(world: World) -> None:
-    """Start the person who cancels and redoes jobs. Nothing happens to persons."""
+    """Start the person who cancels and redoes jobs. No fault hits a person."""
     process = world.scheduler.process("person", mortal=False)
     for plan in world.scenario.jobs:
         if plan.cancel_after is not None:
@@ -166,20 +167,20 @@ def start_person(world: World) -> None:
 
 
 def _cancel(world: World, plan: Plan) -> None:
-    """Cancel the jobs of a plan, as often as it takes where they would never end otherwise."""
+    """Cancel the jobs of a plan: once, or until they end if they never end otherwise."""
     assert plan.cancel_after is not None
     client = JobClient(world.database.engine(world.scheduler.me().process), TYPES)
     world.scheduler.sleep(plan.at + plan.cancel_after)
     while True:
         for number in world.watch.ids_of(plan.number):
             if number not in world.ledger.cancel_taken:
-                _cancel_one(world, client, number)
+                _cancel_job(world, client, number)
         if plan.do is not Do.UNTIL_CANCELLED:
             return
         world.scheduler.sleep(10)
 
 
-def _cancel_one(world: World, client: JobClient, number: int) -> None:
+def _cancel_job(world: World, client: JobClient, number: int) -> None:
     world.ledger.cancel_asked.add(number)
     try:
         ended = client.cancel(number)
@@ -190,7 +191,7 @@ def _cancel_one(world: World, client: JobClient, number: int) -> None:
 
 
 def _redo_parked(world: World) -> None:
-    """Give parked jobs their attempts again, once, where the plan says so."""
+    """Redo, once, the parked jobs whose plan says so."""
     engine = world.database.engine(world.scheduler.me().process)
     while world.scheduler.now < world.begin + LOAD:
         world.scheduler.sleep(7)
@@ -208,15 +209,15 @@ def _redo_parked(world: World) -> None:
             world.scheduler.note(f"job {number} is redone")
 
 
-def stop_one(world: World) -> None:
+def stop_a_worker(world: World) -> None:
     """Send one of the workers SIGTERM."""
     alive = [stop for process, stop in world.stops.items() if process.alive]
     if alive:
         world.scheduler.random.choice(alive).set()
 
 
-def nap(world: World, seconds: float) -> None:
-    """Let a worker that has a run stand still."""
+def pause_a_worker(world: World, seconds: float) -> None:
+    """Pause a worker that has a run."""
     names = {lock.worker.rpartition(" ")[0] for lock in world.watch.latest.locks.values()}
     busy = [process for process in world.stops if process.alive and process.name in names]
     if busy:

@@ -133,7 +133,7 @@ def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
         scheduler=scheduler,
         database=made,
         pool=pool,
-        handlers=Handlers(scheduler, {one.number: one for one in scenario.jobs}, watch.is_over),
+        handlers=Handlers(scheduler, {plan.number: plan for plan in scenario.jobs}, watch.is_over),
         watch=watch,
         redo_settings=programs.redo_settings(scenario.batch, scenario.most),
     )
@@ -153,9 +153,9 @@ def _start_all(world: World) -> None:
         programs.start_redo(world, number)
     programs.start_person(world)
     for moment in world.scenario.stops:
-        world.scheduler.at(BEGIN + moment, partial(programs.stop_one, world))
+        world.scheduler.at(BEGIN + moment, partial(programs.stop_a_worker, world))
     for moment, seconds in world.scenario.naps:
-        world.scheduler.at(BEGIN + moment, partial(programs.nap, world, seconds))
+        world.scheduler.at(BEGIN + moment, partial(programs.pause_a_worker, world, seconds))
 
     def stop_unused() -> None:
         for _, process in world.pool.unused():

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from osrdyne_relay import Relay, time_rules
-from osrdyne_relay.caller import Call
+from osrdyne_relay.call import Call
 from osrdyne_relay.errors import Cancelled, DataLost, NotCollected, Stage
 from osrdyne_relay.node import Node
 from osrdyne_relay.redis import names

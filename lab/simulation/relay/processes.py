@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from osrdyne_relay import Answer, Collected, Relay, RelayError
-from osrdyne_relay.caller import Call
+from osrdyne_relay.call import Call
 from simulation.relay import world as runs
 from simulation.relay.connection import Connection, Process
 from simulation.relay.scenario import ENDPOINTS, LOAD, CallPlan, Trouble

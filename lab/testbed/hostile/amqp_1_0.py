@@ -50,7 +50,7 @@ def _pairs(keys: Encoded, values: Encoded, most: int = 4) -> Encoded:
     return pairs.map(lambda found: compound(MAP, [one for pair in found for one in pair]))
 
 
-#: Some of no program, and some that are no UTF-8.
+#: Some of no program, and some that are not UTF-8.
 TEXTS = st.text(st.characters(), max_size=20) | st.sampled_from(
     ["", "\0", "x" * 300, "é" * 200, "\ud800", "1.0", "echo"]
 )

@@ -198,7 +198,7 @@ def handed_on() -> st.SearchStrategy[Content]:
     return st.builds(_content, properties() | sizes.map(padded), BODIES, most)
 
 
-# --- what is no message -----------------------------------------------------------------------------------------------
+# --- what is not a message --------------------------------------------------------------------------------------------
 
 _NUMBERS = st.tuples(st.sampled_from([10, 20, 30, 40, 50, 60, 85, 90, 0, 65535]), st.integers(0, 130))
 #: A number of a frame, a channel, a class.

@@ -17,24 +17,26 @@ from testbed.kubernetes.processes import Processes, answers, run
 from testbed.pem import Certificate
 from testbed.waiting import until
 
+#: Ports of the two API servers, on the node.
 METRICS_PORT, KEDA_PORT = 4443, 16443
+#: Address of the operator's health probes.
 KEDA_PROBES = "127.0.0.1:18384"
-#: Between operator and adapter.
-KEDA_VALUES = "127.0.0.1:9666"
+#: Address at which the operator gives metrics to the adapter.
+KEDA_METRICS = "127.0.0.1:9666"
 
 
 class Host(Protocol):
-    """What an add-on needs of the node."""
+    """What an add-on uses of the node."""
 
     layout: Layout
     processes: Processes
     authority: Authority
 
-    def kubectl(self, *arguments: str, given: str | None = None) -> str: ...
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str: ...
 
 
 def start_metrics_server(node: Host, programs: Path) -> None:
-    """Returns when `kubectl top` would be answered (with nothing yet: the first figures take 10 to 20 s)."""
+    """Start it, and return once `kubectl top` is answered. The first figures come 10 to 20 s later."""
     if node.processes.runs("metrics-server"):
         return
     layout = node.layout
@@ -46,7 +48,7 @@ def start_metrics_server(node: Host, programs: Path) -> None:
     _service(node, "kube-system", "metrics-server", METRICS_PORT)
     command = [
         str(programs / "metrics-server"),
-        *_served(layout, serving, METRICS_PORT),
+        *_api_server_options(layout, serving, METRICS_PORT),
         "--kubelet-insecure-tls",
         "--kubelet-preferred-address-types=InternalIP",
         "--metric-resolution=10s",
@@ -57,12 +59,12 @@ def start_metrics_server(node: Host, programs: Path) -> None:
 
 
 def start_keda(node: Host, programs: Path) -> None:
-    """Returns when ScaledObjects are acted upon. KEDA calls the addresses in triggers from the node itself."""
+    """Start KEDA, and return once it acts upon ScaledObjects. It calls the addresses in triggers from the node."""
     if node.processes.runs("keda-operator"):
         return
     layout = node.layout
-    node.kubectl("apply", "-f", "-", given=json.dumps(_object("v1", "Namespace", "keda")))
-    # By the server: some are larger than the annotation in which a client would remember them.
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(_object("v1", "Namespace", "keda")))
+    # Applied by the server: some are larger than the annotation in which a client would keep them.
     files = [f"--filename={programs / name}" for name in KEDA_RESOURCES]
     node.kubectl("apply", "--server-side", "--force-conflicts", *files)
     names = node.kubectl("get", *files, "-o", "name").split()
@@ -77,7 +79,7 @@ def start_keda(node: Host, programs: Path) -> None:
             f"keda-operator.keda.svc.{DOMAIN}",
         ),
     )
-    # Both look for files of these names in one folder.
+    # Operator and adapter look for certificates by these names, in one folder.
     folder = layout.state / "keda"
     folder.mkdir(exist_ok=True)
     for name, source in (
@@ -93,26 +95,26 @@ def start_keda(node: Host, programs: Path) -> None:
         "WATCH_NAMESPACE": "",
         "KEDA_HTTP_DEFAULT_TIMEOUT": "3000",
     }
-    said = ("--zap-log-level=info", "--zap-encoder=console")
+    log_options = ("--zap-log-level=info", "--zap-encoder=console")
     operator = [
         str(programs / "keda-operator"),
         f"--kubeconfig={layout.config('admin.kubeconfig')}",
         "--leader-elect=false",
         f"--cert-dir={folder}",
         "--enable-cert-rotation=false",
-        f"--metrics-service-bind-address={KEDA_VALUES}",
+        f"--metrics-service-bind-address={KEDA_METRICS}",
         "--metrics-bind-address=127.0.0.1:18383",
         f"--health-probe-bind-address={KEDA_PROBES}",
-        *said,
+        *log_options,
     ]
     adapter = [
         str(programs / "keda-adapter"),
-        *_served(layout, serving, KEDA_PORT),
+        *_api_server_options(layout, serving, KEDA_PORT),
         f"--lister-kubeconfig={layout.config('admin.kubeconfig')}",
         f"--cert-dir={folder}",
-        f"--metrics-service-address={KEDA_VALUES}",
+        f"--metrics-service-address={KEDA_METRICS}",
         "--port=18385",
-        *said,
+        *log_options,
     ]
     node.processes.start("keda-operator", operator, **variables)
     node.processes.start("keda-adapter", adapter, **variables)
@@ -120,8 +122,8 @@ def start_keda(node: Host, programs: Path) -> None:
     _register(node, "keda-adapter", "external.metrics.k8s.io", "keda", "keda-metrics-apiserver", KEDA_PORT)
 
 
-def _served(layout: Layout, serving: Certificate, port: int) -> list[str]:
-    """Options of every server of an aggregated API."""
+def _api_server_options(layout: Layout, serving: Certificate, port: int) -> list[str]:
+    """Return the options that every server of an aggregated API takes."""
     kubeconfig = layout.config("admin.kubeconfig")
     return [
         f"--kubeconfig={kubeconfig}",
@@ -135,7 +137,7 @@ def _served(layout: Layout, serving: Certificate, port: int) -> list[str]:
 
 
 def _service(node: Host, namespace: str, name: str, port: int) -> None:
-    """A Service in front of a port of the node itself."""
+    """Create a Service in front of a port of the node."""
     service = _object("v1", "Service", name, namespace)
     service["spec"] = {"ports": [{"name": "https", "port": 443, "targetPort": port}]}
     endpoints = _object("discovery.k8s.io/v1", "EndpointSlice", f"{name}-1", namespace)
@@ -145,12 +147,12 @@ def _service(node: Host, namespace: str, name: str, port: int) -> None:
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
         "endpoints": [{"addresses": [node.layout.address], "conditions": {"ready": True}}],
     }
-    for one in (service, endpoints):
-        node.kubectl("apply", "-f", "-", given=json.dumps(one))
+    for manifest in (service, endpoints):
+        node.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
 def _register(node: Host, process: str, group: str, namespace: str, service: str, port: int) -> None:
-    """Lets the API server pass a group of its API on to a Service, as soon as that can be reached."""
+    """Have the API server forward a group of its API to a Service, once the Service can be reached."""
     healthy = f"https://{node.layout.address}:{port}/livez"
     node.processes.wait(process, lambda: answers(healthy, node.authority.cacertfile))
     address = node.kubectl("-n", namespace, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
@@ -165,16 +167,16 @@ def _register(node: Host, process: str, group: str, namespace: str, service: str
         "caBundle": base64.b64encode(node.authority.cacertfile.read_bytes()).decode(),
         "service": {"name": service, "namespace": namespace},
     }
-    node.kubectl("apply", "-f", "-", given=json.dumps(registration))
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(registration))
     name = f"apiservice/{registration['metadata']['name']}"
     node.processes.wait(process, lambda: _all_are("Available", node, [name]))
 
 
 def _all_are(condition: str, node: Host, names: list[str]) -> bool:
-    # Not by a query of kubectl's: right after creation there are no conditions, which is an error there.
+    # A JSONPath query of kubectl would fail right after creation, when there are no conditions.
     found = json.loads(node.kubectl("get", *names, "-o", "json"))
-    states = [(one.get("status") or {}).get("conditions") or [] for one in found.get("items", [found])]
-    return all(any((one["type"], one["status"]) == (condition, "True") for one in state) for state in states)
+    states = [(item.get("status") or {}).get("conditions") or [] for item in found.get("items", [found])]
+    return all(any((found["type"], found["status"]) == (condition, "True") for found in state) for state in states)
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:

@@ -105,14 +105,14 @@ class Cluster(Started):
         self._forwards, self._keeper = {}, None
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def kubectl(self, *arguments: str, given: str | None = None, kubeconfig: Path | None = None) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """Output of `kubectl ARGUMENTS`, as the administrator or whom a kubeconfig names. Raises ClusterFailed."""
         done = subprocess.run(
             self._kubectl(kubeconfig or self.kubeconfig, *arguments),
             check=False,
             capture_output=True,
             text=True,
-            input=given or "",
+            input=stdin or "",
             env=_direct(),
         )
         if done.returncode:
@@ -131,7 +131,7 @@ class Cluster(Started):
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Makes these objects, or changes them."""
         listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-        self.kubectl("apply", "-f", "-", given=json.dumps(listed))
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
         """A kubeconfig with a fresh token of a ServiceAccount that is there already."""

@@ -126,9 +126,9 @@ class Node:
         processes.wait("proxy", lambda: f"-d {API_SERVICE}/32 " in run("iptables", "--wait", "-t", "nat", "-S"))
         processes.wait("dns", lambda: _listens(layout.address, 53))
 
-    def kubectl(self, *arguments: str, given: str | None = None) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return run(
-            str(self.layout.kubernetes / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}", *arguments, given=given
+            str(self.layout.kubernetes / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}", *arguments, stdin=stdin
         )
 
     def serve(self, ready: Callable[[], None]) -> None:

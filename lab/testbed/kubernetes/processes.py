@@ -84,10 +84,10 @@ def answers(url: str, cacertfile: Path | None = None) -> bool:
         return False
 
 
-def run(*command: str, given: str | None = None) -> str:
+def run(*command: str, stdin: str | None = None) -> str:
     """Output of a command. Raises NodeFailed with what it said when it fails."""
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, input=given, env=ENVIRONMENT, timeout=120
+        command, check=False, capture_output=True, text=True, input=stdin, env=ENVIRONMENT, timeout=120
     )
     if done.returncode:
         raise NodeFailed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")

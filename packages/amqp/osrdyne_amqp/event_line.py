@@ -27,7 +27,7 @@ from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random. An unreachable
 #: stream is back within seconds, and a daemon can wait minutes for an event.
@@ -93,7 +93,7 @@ class EventLine:
         #: The previous connection or its channel has ended, perhaps because of an event.
         self._interrupted = False
         # The first failure may be the loss of the broker, which the code with another connection logs.
-        self._outage = OutageLog(logger, "the exchange of activity events", tolerated=1)
+        self._outage = OutageLog(log, "the exchange of activity events", tolerated=1)
         #: Events that are known to be lost.
         self.lost = 0
         self._reported_lost = 0
@@ -283,11 +283,11 @@ class EventLine:
             else:
                 self.lost += unconfirmed.pop(0).message.events
         self._waiting.extendleft(reversed(unconfirmed))
-        self._waiting_events += sum(one.message.events for one in unconfirmed)
+        self._waiting_events += sum(publish.message.events for publish in unconfirmed)
         self._drop_oldest()
 
     def _log_lost(self, lost: int) -> None:
         """Note that so many events in all are reported as lost, and log those that were not before."""
         if lost > self._reported_lost:
-            logger.warning("activity events were lost", extra={"events": lost - self._reported_lost})
+            log.warning("activity events were lost", extra={"events": lost - self._reported_lost})
             self._reported_lost = lost

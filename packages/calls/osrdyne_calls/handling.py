@@ -16,7 +16,7 @@ from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_DEADLINE, integer
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _failure(request: Request, error: BaseException) -> Outcome:
         return Outcome(statuses.REJECTED, reason=getattr(error, "reason", None) or None)
     if isinstance(error, WorkerError):
         return Outcome(statuses.ERROR, getattr(error, "body", b""), getattr(error, "reason", None))
-    logger.error(
+    log.error(
         "handler failed",
         extra={"key": request.key, "request_id": request.correlation_id},
         exc_info=(type(error), error, error.__traceback__),

@@ -20,7 +20,7 @@ from osrdyne_protocol.statuses import ERROR
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.portal import ThreadBridge
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds in which a cancelled handler must end.
 END_PATIENCE = 5.0
@@ -165,7 +165,7 @@ class InThreads:
         except RuntimeError as error:
             if not self._refused:
                 fields = {"threads": self._threads, "reason": str(error)}
-                logger.warning("the system gives no more threads; requests wait for those there are", extra=fields)
+                log.warning("the system gives no more threads; requests wait for those there are", extra=fields)
             self._refused = True
         else:
             self._refused = False
@@ -183,7 +183,7 @@ class InThreads:
         try:
             outcome = self._run(request) if _claim(unclaimed) else None
         except BaseException as error:
-            logger.error("a handler's outcome cannot be read", exc_info=error)
+            log.error("a handler's outcome cannot be read", exc_info=error)
             outcome = Outcome(ERROR, reason=f"the worker cannot read the outcome: {type(error).__name__}")
         finally:
             with self._counting:
@@ -240,5 +240,5 @@ class InExecutor:
         """Do nothing: the executor belongs to the user."""
 
     def _failed(self, error: BaseException) -> Outcome:
-        logger.error("the executor failed", exc_info=error)
+        log.error("the executor failed", exc_info=error)
         return Outcome(ERROR, reason=f"the worker's executor failed: {type(error).__name__}")

@@ -138,15 +138,15 @@ class ClientConnection:
     async def lost(self) -> BrokerError:
         """Wait until replies or confirms can no longer come, and return why."""
         waits = [
-            asyncio.ensure_future(one)
-            for one in (self._publisher.wait_closed(), self._consumer.wait_closed(), asyncio.shield(self._ended))
+            asyncio.ensure_future(wait)
+            for wait in (self._publisher.wait_closed(), self._consumer.wait_closed(), asyncio.shield(self._ended))
         ]
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
         finally:
-            for one in waits:
-                one.cancel()
+            for wait in waits:
+                wait.cancel()
 
     async def close(self, *, delete_queue: bool = False) -> None:
         """Close the connection. Never raises; with `delete_queue` the reply queue goes too, where that is possible."""

@@ -40,7 +40,7 @@ from osrdyne_runtime.forks import Home
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Longest time to live that a broker accepts, in milliseconds.
 LONGEST_EXPIRATION = 2**32 - 1
@@ -86,7 +86,7 @@ class Dispatcher:
         self._crashes = 0
         self._link: ClientConnection | None = None
         self._trouble: BrokerError | None = None
-        self._outage = OutageLog(logger, "the broker")
+        self._outage = OutageLog(log, "the broker")
         self._closed = True
         self._keeper: asyncio.Task[None] | None = None
         self._warned = False
@@ -176,7 +176,7 @@ class Dispatcher:
                 self._outage.over(self._loop.time(), broker=self._link.where)
                 self._send_unsent()
         except Exception as error:
-            logger.exception("the client cannot go on")
+            log.exception("the client cannot go on")
             self._closed = True
             self._fail_all(ClientClosed(f"the client failed: {error!r}"))
 
@@ -326,13 +326,13 @@ class Dispatcher:
     def _on_reply(self, message: Message) -> None:
         call = self.slots.match(message.properties.correlation_id)
         if call is None:
-            logger.debug("reply without a waiting call", extra={"request_id": message.properties.correlation_id})
+            log.debug("reply without a waiting call", extra={"request_id": message.properties.correlation_id})
             return
         # Not before: what stands in front of a message that the broker cannot deliver comes with each connection.
         self._crashes = 0
         if not self._warned and message.malformed is None and X_STATUS not in (message.properties.headers or {}):
             self._warned = True
-            logger.warning("a worker replies without x-status, taken as ok", extra={"key": call.key})
+            log.warning("a worker replies without x-status, taken as ok", extra={"key": call.key})
         answer = read(message)
         if isinstance(answer, Reply):
             self._settle(call, answer)

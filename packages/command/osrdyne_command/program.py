@@ -31,7 +31,7 @@ Exit status: 0 done, or the answer is yes; 1 the answer is no, or there are find
 def registered() -> dict[str, EntryPoint]:
     """Return the commands of all packages that are installed, by name. None can take the name of one of ours."""
     found = entry_points(group=GROUP)
-    return {one.name: one for one in sorted(found, key=lambda one: (one.name, _is_ours(one)))}
+    return {entry.name: entry for entry in sorted(found, key=lambda entry: (entry.name, _is_ours(entry)))}
 
 
 def _is_ours(entry_point: EntryPoint) -> bool:

@@ -42,12 +42,12 @@ from osrdyne_runtime.outages import OutageLog
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for which a cast may wait for the broker. Later, redo is as quick.
-CAST_PATIENCE = 5.0
+CAST_TIMEOUT_SECONDS = 5.0
 #: Seconds after which redo casts a job that has not begun.
-CAST_AFTER = 10.0
+CAST_AFTER_SECONDS = 10.0
 #: Most casts that wait for the broker. What comes then is left to redo.
 MOST_CASTS = 10_000
 
@@ -77,7 +77,7 @@ class _Casts:
         self._caster = caster
         self._home = Home()
         self._waiting: set[Any] = set()
-        self._outage = OutageLog(logger, "the pool", meanwhile="redo casts what is submitted here")
+        self._outage = OutageLog(log, "the pool", meanwhile="redo casts what is submitted here")
 
     @property
     def waiting(self) -> set[Any]:
@@ -93,7 +93,7 @@ class _Casts:
             return
         try:
             body = messages.encode(job.type, job.id)
-            outcome: Outcome = self._caster.start_cast(job.resource, body, timeout=CAST_PATIENCE)
+            outcome: Outcome = self._caster.start_cast(job.resource, body, timeout=CAST_TIMEOUT_SECONDS)
         except Exception as error:  # noqa: BLE001 - the job is registered, whatever this is
             self._ended(error)
         else:
@@ -156,8 +156,8 @@ class JobClient(_Base):
         types: Iterable[JobType],
         client: Caster | None = None,
         *,
-        cast_after: float = CAST_AFTER,
-        timeout: float = bounds.PATIENCE,
+        cast_after: float = CAST_AFTER_SECONDS,
+        timeout: float = bounds.CALL_TIMEOUT_SECONDS,
     ) -> None:
         """Register jobs of these types in a database, an address or an engine of `osrdyne_jobs.engine_for`.
 
@@ -216,7 +216,7 @@ class JobClient(_Base):
 
         Close it before the client of the pool. An engine of the caller's stays open.
         """
-        concurrent.futures.wait(set(self._casts.waiting), timeout=CAST_PATIENCE)
+        concurrent.futures.wait(set(self._casts.waiting), timeout=CAST_TIMEOUT_SECONDS)
         if self._owned:
             self._engine.dispose()
 
@@ -236,8 +236,8 @@ class AsyncJobClient(_Base):
         types: Iterable[JobType],
         client: Caster | None = None,
         *,
-        cast_after: float = CAST_AFTER,
-        timeout: float = bounds.PATIENCE,
+        cast_after: float = CAST_AFTER_SECONDS,
+        timeout: float = bounds.CALL_TIMEOUT_SECONDS,
     ) -> None:
         """Do what `JobClient` does; `client` is an `osrdyne_client.AsyncClient`."""
         super().__init__(types, client, cast_after, timeout)
@@ -296,7 +296,7 @@ class AsyncJobClient(_Base):
     async def close(self) -> None:
         """Wait for the casts and close the connections; as `JobClient.close`."""
         if self._casts.waiting:
-            await asyncio.wait(set(self._casts.waiting), timeout=CAST_PATIENCE)
+            await asyncio.wait(set(self._casts.waiting), timeout=CAST_TIMEOUT_SECONDS)
         if self._owned:
             await self._engine.dispose()
 

@@ -17,7 +17,7 @@ from osrdyne_jobs.database.engines import now
 from osrdyne_jobs.database.tables import HAS_FAILED, IS_WAITING, job, lock, run
 
 #: Seconds back to which `runs` counts.
-RUNS_WINDOW = 3600.0
+RUNS_WINDOW_SECONDS = 3600.0
 #: Failed and parked jobs whose reasons are compared: the latest ones.
 MOST_REASONS = 5000
 #: Characters of a reason that are compared.
@@ -71,8 +71,10 @@ def redo_lag(connection: Connection) -> float:
 
 
 def runs(connection: Connection) -> dict[str, int]:
-    """Return how many runs ended within `RUNS_WINDOW`, by outcome."""
-    query = select(run.c.outcome, func.count()).where(run.c.ended_at > now() - RUNS_WINDOW).group_by(run.c.outcome)
+    """Return how many runs ended within `RUNS_WINDOW_SECONDS`, by outcome."""
+    query = (
+        select(run.c.outcome, func.count()).where(run.c.ended_at > now() - RUNS_WINDOW_SECONDS).group_by(run.c.outcome)
+    )
     rows = connection.execute(query).all()
     return dict.fromkeys(OUTCOMES, 0) | {outcome: int(count) for outcome, count in rows}
 

@@ -102,7 +102,7 @@ class JobTypes:
 
 
 def check_resource(resource: str) -> str:
-    """Return a resource, which is the key of a worker group. Raises InvalidJob for what can be no key."""
+    """Return a resource, which is the key of a worker group. Raises InvalidJob for what cannot be a key."""
     try:
         return keys.decode(resource)
     except InvalidKey as error:

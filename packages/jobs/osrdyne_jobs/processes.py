@@ -18,12 +18,12 @@ from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
 from osrdyne_jobs.database.engines import check_tables, place
 from osrdyne_jobs.redo import Redo
-from osrdyne_jobs.waiting import PAUSE, reached, until_signal
+from osrdyne_jobs.waiting import RETRY_SECONDS, reached, until_signal
 from osrdyne_pool.settings import RedoSettings
 from osrdyne_runtime import log_lines, program
 from osrdyne_runtime.outages import OutageLog
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 
 def redo(
@@ -48,10 +48,10 @@ def _redo(
     scanned: Callable[[], object],
     stop: threading.Event,
 ) -> None:
-    away = OutageLog(logger, "the database", meanwhile="waiting for it", database=place(engine))
+    away = OutageLog(log, "the database", meanwhile="waiting for it", database=place(engine))
     if reached(lambda: _with_tables(engine), away, stop) is None:
         return
-    client = _client(make_client, OutageLog(logger, "the broker", meanwhile="waiting for it"), stop)
+    client = _client(make_client, OutageLog(log, "the broker", meanwhile="waiting for it"), stop)
     if client is None:
         return
     try:
@@ -70,7 +70,7 @@ class LateCaster:
         """`make_client` returns a client of the pool that is not yet open; it is called for each attempt."""
         self._make_client = make_client
         self._client: Client | None = None
-        self._outage = OutageLog(logger, "the broker", meanwhile="redo casts what is created here")
+        self._outage = OutageLog(log, "the broker", meanwhile="redo casts what is created here")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._open_later, name="osrdyne jobs: broker", daemon=True)
 
@@ -99,11 +99,11 @@ class LateCaster:
             self._client.close()
 
     def _open_later(self) -> None:
-        self._stop.wait(PAUSE)
+        self._stop.wait(RETRY_SECONDS)
         try:
             self._client = _client(self._make_client, self._outage, self._stop)
         except Exception as error:  # noqa: BLE001 - an address that is wrong now ends no administration
-            logger.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
+            log.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
 
 
 def _with_tables(engine: Engine) -> Engine:

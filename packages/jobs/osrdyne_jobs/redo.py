@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages
-from osrdyne_jobs.client import CAST_PATIENCE, Caster
+from osrdyne_jobs.client import CAST_TIMEOUT_SECONDS, Caster
 from osrdyne_jobs.database.engines import place, reason
 from osrdyne_jobs.redo_rules import Reach
 from osrdyne_jobs.store import history, records, scans
@@ -26,7 +26,7 @@ from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class Redo:
     """One redo process."""
 
     def __init__(self, engine: Engine, caster: Caster, settings: RedoSettings, *, name: str) -> None:
-        """`caster` is an open `osrdyne_client.Client` of the pool; `name` tells this process from others."""
+        """`caster` is an open `osrdyne_client.Client` of the pool; `name` distinguishes this process from others."""
         self._engine = engine
         self._caster = caster
         self._settings = settings
         self._name = name
         self._leading = False
-        self._casts = OutageLog(logger, "the broker")
+        self._casts = OutageLog(log, "the broker")
         self._alive_at = self._lose_at = 0.0
         #: Until when another process may lead.
         self._back_at = 0.0
@@ -72,7 +72,7 @@ class Redo:
         Raises ClientClosed where the client of the pool was closed: end the process then.
         """
         self._stop = stop
-        database = OutageLog(logger, "the database", database=place(self._engine))
+        database = OutageLog(log, "the database", database=place(self._engine))
         while not stop.is_set():
             try:
                 scan = self.scan()
@@ -88,10 +88,10 @@ class Redo:
 
     def _log(self, scan: Scan) -> None:
         if scan.leading != self._leading:
-            logger.info("redo leads" if scan.leading else "redo stands by", extra={"holder": self._name})
+            log.info("redo leads" if scan.leading else "redo stands by", extra={"holder": self._name})
             self._leading = scan.leading
         if scan.lost:
-            logger.warning("workers of jobs are gone; their jobs are due again", extra={"runs": scan.lost})
+            log.warning("workers of jobs are gone; their jobs are due again", extra={"runs": scan.lost})
         if scan.not_cast:
             self._casts.failed(f"{scan.not_cast} jobs could not be cast", time.monotonic())
         elif scan.casts:  # without a cast, nothing is known of the broker
@@ -102,7 +102,7 @@ class Redo:
             with self._engine.begin() as connection:
                 scans.resign(connection, holder=self._name)
         except SQLAlchemyError:
-            logger.debug("the lease of the leader is left to end by itself", exc_info=True)
+            log.debug("the lease of the leader is left to end by itself", exc_info=True)
 
     def scan(self) -> Scan:
         """Do all that is due now, if this process leads. Raises SQLAlchemyError."""
@@ -126,7 +126,7 @@ class Redo:
 
     def _step_back(self, done: Scan) -> None:
         """Let another process lead. Where none does, this one leads again after a time that gives each the chance."""
-        logger.warning("the broker takes no cast of this process; another one may lead", extra={"holder": self._name})
+        log.warning("the broker takes no cast of this process; another one may lead", extra={"holder": self._name})
         self._back_at = time.monotonic() + max(self._settings.lease, 2 * self._settings.interval)
         self._resign()
         done.leading = False
@@ -176,11 +176,11 @@ class Redo:
         for hint in hints:
             try:
                 body = messages.encode(hint.type, hint.job)
-                casts[hint.job] = self._caster.start_cast(hint.resource, body, timeout=CAST_PATIENCE)
+                casts[hint.job] = self._caster.start_cast(hint.resource, body, timeout=CAST_TIMEOUT_SECONDS)
             except ClientClosed:
                 raise
             except OsrdyneError as error:
-                logger.debug("a job could not be cast", extra={"job": hint.job, "reason": str(error)})
+                log.debug("a job could not be cast", extra={"job": hint.job, "reason": str(error)})
                 failed.append(hint.job)
         concurrent.futures.wait(casts.values())
         failed += [number for number, cast in casts.items() if cast.exception() is not None]

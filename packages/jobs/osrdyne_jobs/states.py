@@ -28,7 +28,7 @@ FINISHED = (DONE, CANCELLED)
 LOST = "lost"
 
 #: Seconds before the second attempt; each further one waits twice as long, up to the longest.
-FIRST_DELAY, LONGEST_DELAY = 5.0, 600.0
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 5.0, 600.0
 
 
 def retry_delay(attempts: int, chance: Callable[[], float] = random.random) -> float:
@@ -36,4 +36,4 @@ def retry_delay(attempts: int, chance: Callable[[], float] = random.random) -> f
 
     A random part of up to a quarter keeps jobs apart that failed together.
     """
-    return back_off(attempts, first=FIRST_DELAY, limit=LONGEST_DELAY) * (1 - 0.25 * chance())
+    return back_off(attempts, first=FIRST_DELAY_SECONDS, limit=LONGEST_DELAY_SECONDS) * (1 - 0.25 * chance())

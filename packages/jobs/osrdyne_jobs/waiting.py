@@ -17,11 +17,11 @@ from osrdyne_runtime.outages import OutageLog
 T = TypeVar("T")
 
 #: Seconds between two attempts to reach what is away.
-PAUSE = 1.0
+RETRY_SECONDS = 1.0
 
 
 async def until_signal(work: Callable[[threading.Event], object]) -> None:
-    """Do work in a thread, and tell it of a signal. A handler in the thread that waits for the event could hang it."""
+    """Do work in a thread, and set its event at a signal. A signal handler in the waiting thread could hang it."""
     stop = threading.Event()
     program.on_stop_signal(stop.set)
     await asyncio.to_thread(work, stop)
@@ -50,5 +50,5 @@ def reached(
         else:
             outage.over(time.monotonic())
             return found
-        stop.wait(PAUSE)
+        stop.wait(RETRY_SECONDS)
     return None

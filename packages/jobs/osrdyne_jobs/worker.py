@@ -34,16 +34,16 @@ from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker import Reject, Request, environment, run
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds after which the job of a worker that died is taken over.
-LEASE = 30.0
+LEASE_SECONDS = 30.0
 #: Leases are renewed this many times within their length.
 RENEWALS = 4
 #: Part of the consumer timeout for which a request is held.
-HELD = 0.5
+HELD_SHARE = 0.5
 #: Pauses in seconds between attempts to write an outcome while the database is away.
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
 class JobCancelled(Exception):
@@ -102,7 +102,7 @@ JobHandler = Callable[[Run], object]
 
 
 class _Leases:
-    """Renews the leases of the runs of one process, and tells runs whose lease is in doubt.
+    """Renews the leases of the runs of one process, and warns runs whose lease is in doubt.
 
     Two threads: a database that hangs holds up renewals, and must not hold up the news of it.
     """
@@ -141,7 +141,7 @@ class _Leases:
             thread.join(self._lease)  # a database that hangs must not hold up the end
 
     def _watch(self) -> None:
-        """Tell runs whose lease was not renewed in time: another worker may begin their jobs."""
+        """Warn runs whose lease was not renewed in time: another worker may begin their jobs."""
         while not self._closed.wait(self._lease / RENEWALS / 4):
             with self._lock:
                 late = [late_run for late_run, until in self._runs.values() if time.monotonic() >= until]
@@ -150,7 +150,7 @@ class _Leases:
 
     def _renew_all(self) -> None:
         where = place(self._engine)
-        outage = OutageLog(logger, "the database", meanwhile="the leases of jobs are not renewed", database=where)
+        outage = OutageLog(log, "the database", meanwhile="the leases of jobs are not renewed", database=where)
         pause = self._lease / RENEWALS
         while not self._closed.wait(pause):
             pause = self._lease / RENEWALS
@@ -192,7 +192,7 @@ class JobWorker:
         database: str | Engine,
         handlers: Mapping[JobType, JobHandler],
         *,
-        lease: float = LEASE,
+        lease: float = LEASE_SECONDS,
         threads: int = 1,
         name: str | None = None,
         held: float | None = None,
@@ -214,7 +214,7 @@ class JobWorker:
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
         self._looking = for_one_statement(self._engine)
-        self._outage = OutageLog(logger, "the database", meanwhile="no job is begun here", database=place(self._engine))
+        self._outage = OutageLog(log, "the database", meanwhile="no job is begun here", database=place(self._engine))
         try:
             self._look()
         except BaseException:
@@ -260,7 +260,7 @@ class JobWorker:
     def _adopt(self, here: WorkerEnvironment) -> None:
         self._name = self._name or here.id
         if self._held is None and here.consumer_timeout_ms is not None:
-            self._held = HELD * here.consumer_timeout_ms / 1000
+            self._held = HELD_SHARE * here.consumer_timeout_ms / 1000
 
     def handle(self, request: Request) -> None:
         """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`.
@@ -368,7 +368,7 @@ class JobWorker:
                 goes_on = not late and not self._closing.is_set()
                 doing = self._finish(doing, outcome, reason, goes_on=goes_on)
                 if doing is None and goes_on:
-                    # Another worker may have been told of a job while this one still had the lock.
+                    # Another worker may have heard of a job while this one still had the lock.
                     doing = self._begin(run.type, run.resource)
         except SQLAlchemyError as error:
             self._outage.failed(_reason(error), time.monotonic())  # redo casts it again
@@ -387,9 +387,9 @@ class JobWorker:
         except LeaseLost:
             return states.FAILED, _STOPPED
         except BaseException as error:
-            logger.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
+            log.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
             return states.FAILED, _said(error)
-        # Nobody knows whether a handler that was told to stop has done all of its work.
+        # It is not known whether a handler that was asked to stop has done all of its work.
         return (states.CANCELLED, _STOPPED) if run.cancelled.is_set() else (states.DONE, None)
 
     def _finish(self, run: Run, outcome: str, reason: str | None, *, goes_on: bool = False) -> Run | None:
@@ -407,10 +407,10 @@ class JobWorker:
 
         Returns when that was asked for, by the monotonic clock, and what began.
         """
-        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS)
         where = place(self._engine)
         outage = OutageLog(
-            logger, "the database", meanwhile="an outcome waits to be written", database=where, token=run.token
+            log, "the database", meanwhile="an outcome waits to be written", database=where, token=run.token
         )
         while True:
             asked, begun = time.monotonic(), None
@@ -430,7 +430,7 @@ class JobWorker:
                     else:
                         running.finish(connection, run.grip, outcome, reason)
             except LeaseLost:
-                logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
+                log.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None
             except SQLAlchemyError as error:
                 outage.failed(_reason(error), time.monotonic())

@@ -49,7 +49,7 @@ class Mark:
         told = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
         if names.text(message.headers.get(names.X_EVENT)) == BATCH:
             told.append(hashlib.sha256(message.body).hexdigest())
-        return cls(message.offset, hashlib.sha256(repr([str(one) for one in told]).encode()).hexdigest()[:32])
+        return cls(message.offset, hashlib.sha256(repr([str(part) for part in told]).encode()).hexdigest()[:32])
 
 
 @dataclass(frozen=True, kw_only=True)

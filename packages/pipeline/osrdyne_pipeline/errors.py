@@ -1,10 +1,10 @@
-"""Errors of the pipeline that somebody catches: a command shows their text, which says what to do."""
+"""Errors of the pipeline. A command shows their text, which says what to do."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The pipeline cannot go on. The docstring is the message where none is given."""
+    """The pipeline cannot go on. Without a message, the docstring of the class is the message."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or type(self).__doc__)
@@ -15,7 +15,7 @@ class LakeError(PipelineError):
 
 
 class LakeBusy(LakeError):
-    """Somebody else writes here."""
+    """Another process writes to this lake."""
 
 
 class SourceError(PipelineError):

@@ -66,7 +66,7 @@ def find(lake: Lake, wanted: Forgotten) -> Found:
                 found.rows[name] += mine.num_rows
                 found.sources.update(mine.column("source").to_pylist())
                 known = (found.first_ms, found.last_ms, *mine.column("time_ms").to_pylist())
-                times = [one for one in known if one is not None]
+                times = [time for time in known if time is not None]
                 found.first_ms, found.last_ms = min(times, default=None), max(times, default=None)
     return found
 

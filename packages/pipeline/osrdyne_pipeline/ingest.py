@@ -31,7 +31,7 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Events of a stream that are committed at once: what a killed job does again at most.
 BATCH_EVENTS = 1_000_000
@@ -96,7 +96,7 @@ def ingest_stream(
     so_far = Ingested()
     with lake.only_writer("ingest"):
         batches.clean(lake)
-        job, outage = _StreamJob(spark, lake, uri_file, rules), OutageLog(logger, "the broker")
+        job, outage = _StreamJob(spark, lake, uri_file, rules), OutageLog(log, "the broker")
         while True:
             if outage.is_away:  # it may have gone within a batch
                 batches.clean(lake)
@@ -126,11 +126,11 @@ class _StreamJob:
         self._rules = rules
         self._stream = PoolNames(lake.pool).events_stream
         datasource.register(spark)
-        read = [one for one in batches.committed(lake) if one.stream == self._stream]
-        last = max(read, key=lambda one: (one.generation, one.end), default=None)
+        read = [batch for batch in batches.committed(lake) if batch.stream == self._stream]
+        last = max(read, key=lambda batch: (batch.generation, batch.end), default=None)
         self._generation = last.generation if last else 1
         self._next = last.end if last else None
-        marks = [one.mark for one in read if one.generation == self._generation and one.mark is not None]
+        marks = [batch.mark for batch in read if batch.generation == self._generation and batch.mark is not None]
         self._mark = max(marks, key=lambda mark: mark.offset, default=None)
         if rules.new_stream and last is not None:
             self._generation, self._next, self._mark = last.generation + 1, None, None
@@ -214,7 +214,7 @@ def ingest_files(
     with lake.only_writer("ingest"):
         batches.clean(lake)
         datasource.register(spark)
-        known = {digest for one in batches.committed(lake) for digest in one.files}
+        known = {digest for batch in batches.committed(lake) for digest in batch.files}
         new: list[tuple[Path, str]] = []
         for file in files.find([str(path) for path in paths]):
             digest = batches.digest(file)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 #: As pathlib keeps it, which makes `s3a:/bucket` of `s3a://bucket`.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-#: Option of a reader of Spark's, by which brackets and stars in a path are no pattern. Spark reads its own tables so.
+#: Option of Spark's readers: brackets and stars in a path stand for themselves. Spark reads its own tables so.
 LITERAL = {"__globPaths__": "false"}
 
 

@@ -58,7 +58,7 @@ BRONZE = _table(
     "request_id text, outcome text, duration_ms long, day date!",
 )
 
-#: One row a message that is no event of ours, with the reason; see rejects.REASONS.
+#: One row a message that is not an event of ours, with the reason; see rejects.REASONS.
 REJECTS = _table(
     "source text!, offset long!, reason text!, key text, event text, event_id text, time_ms long, raw binary"
 )

@@ -49,7 +49,7 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
         findings += _differences("permission of", expected.permissions, live.permissions, by="user")
         if live.default_login:
             findings.append(Finding("default-login", f"user {default_login.NAME}", live.default_login))
-        impersonators = (one.name for one in live.users if "impersonator" in one.tags)
+        impersonators = (user.name for user in live.users if "impersonator" in user.tags)
         findings += [Finding("impersonator", f"user {name}", _IMPERSONATES) for name in impersonators]
     return findings
 
@@ -59,16 +59,16 @@ def concerning(expected: Topology, live: Topology) -> Topology:
 
     Request queues are left out: `lint` gets their names separately.
     """
-    names = {one.name for one in expected.exchanges} | {one.name for one in expected.queues}
+    names = {exchange.name for exchange in expected.exchanges} | {queue.name for queue in expected.queues}
     objects = list(_objects(expected, live))
-    policies = [one for one in live.policies if any(matches(one, kind, name) for kind, name in objects)]
-    ours = {one.name for one in expected.policies}
-    targets = {str(one.definition.get("dead-letter-exchange")) for one in policies}
+    policies = [policy for policy in live.policies if any(matches(policy, kind, name) for kind, name in objects)]
+    ours = {policy.name for policy in expected.policies}
+    targets = {str(policy.definition.get("dead-letter-exchange")) for policy in policies}
     return replace(
         live,
-        exchanges=tuple(one for one in live.exchanges if one.name in names | targets),
-        queues=tuple(one for one in live.queues if one.name in names),
-        policies=tuple(one for one in live.policies if one in policies or one.name in ours),
+        exchanges=tuple(exchange for exchange in live.exchanges if exchange.name in names | targets),
+        queues=tuple(queue for queue in live.queues if queue.name in names),
+        policies=tuple(policy for policy in live.policies if policy in policies or policy.name in ours),
         pool=expected.pool,
     )
 
@@ -76,32 +76,33 @@ def concerning(expected: Topology, live: Topology) -> Topology:
 def request_queues(pool: str, live: Topology) -> list[Queue]:
     """Return the live queues whose names begin like those of a pool's request queues."""
     prefix = PoolNames(pool).request_queue_prefix
-    return [one for one in live.queues if one.name.startswith(prefix)]
+    return [queue for queue in live.queues if queue.name.startswith(prefix)]
 
 
 def _objects(expected: Topology, live: Topology) -> Iterator[tuple[str, str]]:
     """Kind and name of all our objects that a policy can apply to, including request queues."""
-    yield from (("exchange", one.name) for one in expected.exchanges)
-    yield from ((one.type, one.name) for one in expected.queues)
+    yield from (("exchange", exchange.name) for exchange in expected.exchanges)
+    yield from ((queue.type, queue.name) for queue in expected.queues)
     if expected.pool:
-        there = {one.name: one.type for one in request_queues(expected.pool, live)}
+        there = {request_queue.name: request_queue.type for request_queue in request_queues(expected.pool, live)}
         yield from ((kind, name) for name, kind in there.items())
         yield from (("quorum", name) for name in sample_request_queues(expected.pool) if name not in there)
 
 
 def _overridden(expected: Topology, live: Topology) -> Iterator[Finding]:
-    here = {one.name: one for one in live.policies}
+    here = {policy.name: policy for policy in live.policies}
     for kind, name in _objects(expected, live):
         declared = effective(expected.policies, kind, name)
         ours = here.get(declared.name, declared) if declared else None
         rivals = [
-            one
-            for one in live.policies
-            if matches(one, kind, name) and (ours is None or (one.name != ours.name and one.priority >= ours.priority))
+            policy
+            for policy in live.policies
+            if matches(policy, kind, name)
+            and (ours is None or (policy.name != ours.name and policy.priority >= ours.priority))
         ]
         if not rivals:
             continue
-        winner = max(rivals, key=lambda one: one.priority)
+        winner = max(rivals, key=lambda rival: rival.priority)
         what = "exchange" if kind == "exchange" else "queue"
         yield Finding("overridden", f"{what} {name}", _lost_to(winner, ours))
 
@@ -138,7 +139,7 @@ def _neighbours(expected: Topology, live: Topology) -> Iterator[Finding]:
     if not any(0 <= there <= least for there, least in zip(counted, expected.vhost_limits.values(), strict=True)):
         return
     tail = PoolNames("p").request_exchange[1:]
-    pools = {one.name.removesuffix(tail) for one in live.exchanges if one.name.endswith(tail)}
+    pools = {exchange.name.removesuffix(tail) for exchange in live.exchanges if exchange.name.endswith(tail)}
     for name in sorted(pools - {expected.pool, *expected.neighbours}):
         problem = (
             "shares the virtual host, and its limits do not count it; name it in the setting pool.neighbours, with its "
@@ -159,9 +160,11 @@ def _limits(needed: Limits, there: Limits) -> Iterator[Finding]:
 
 def _missing_bindings(expected: Topology, live: Topology) -> Iterator[Finding]:
     there = set(live.bindings)
-    for one in expected.bindings:
-        if one not in there:
-            yield Finding("missing", f"binding {one.exchange} -> {one.queue}", f"is not on the broker; {_APPLY}")
+    for binding in expected.bindings:
+        if binding not in there:
+            yield Finding(
+                "missing", f"binding {binding.exchange} -> {binding.queue}", f"is not on the broker; {_APPLY}"
+            )
 
 
 def _strays(names: PoolNames, expected: Topology, live: Topology) -> Iterator[Finding]:
@@ -192,20 +195,20 @@ def _foreign_binding(names: PoolNames, binding: Binding) -> str | None:
 
 def _comparable(users: Iterable[User]) -> list[User]:
     """Return users in a comparable form: a broker knows no roles and no order of tags."""
-    return [replace(one, role="", tags=tuple(sorted(one.tags))) for one in users]
+    return [replace(user, role="", tags=tuple(sorted(user.tags))) for user in users]
 
 
 def _differences(kind: str, expected: Iterable[Any], live: Iterable[Any], *, by: str = "name") -> Iterator[Finding]:
     """Compare values of one class, matched by one of their fields, field for field."""
-    there = {getattr(one, by): one for one in live}
-    for one in expected:
-        name = getattr(one, by)
+    there = {getattr(item, by): item for item in live}
+    for item in expected:
+        name = getattr(item, by)
         actual = there.get(name)
         if actual is None:
             yield Finding("missing", f"{kind} {name}", f"is not on the broker; {_APPLY}")
             continue
-        for part in one.__dataclass_fields__:
-            wanted, found = getattr(one, part), getattr(actual, part)
+        for part in item.__dataclass_fields__:
+            wanted, found = getattr(item, part), getattr(actual, part)
             if wanted != found:
                 yield Finding(
                     "differs", f"{kind} {name}", f"{part} is {_plain(found)}, declared is {_plain(wanted)}; {_APPLY}"

@@ -58,15 +58,15 @@ def together(each: Iterable[Limits]) -> Limits:
 def largest(each: Iterable[Limits]) -> Limits:
     """Return what satisfies each of several pools of a virtual host, which all count their neighbours."""
     result: dict[str, int] = {}
-    for one in each:
-        result |= {name: max(value, result.get(name, 0)) for name, value in one.items()}
+    for limits in each:
+        result |= {name: max(value, result.get(name, 0)) for name, value in limits.items()}
     return result
 
 
 def sharing(pools: Iterable[PoolSettings]) -> tuple[PoolSettings, ...]:
     """Return pools of one virtual host, each with the others as its neighbours."""
     given = tuple(pools)
-    every = {one.name: one.limits for one in given}
+    every = {user.name: user.limits for user in given}
     return tuple(
         replace(
             pool,

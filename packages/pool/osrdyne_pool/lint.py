@@ -90,27 +90,29 @@ def matches(policy: Policy, kind: str | QueueType, name: str) -> bool:
 
 def effective(policies: Iterable[Policy], kind: str | QueueType, name: str) -> Policy | None:
     """Return the policy that wins for an object: the matching one of highest priority."""
-    return max((one for one in policies if matches(one, kind, name)), key=lambda one: one.priority, default=None)
+    return max(
+        (policy for policy in policies if matches(policy, kind, name)), key=lambda policy: policy.priority, default=None
+    )
 
 
 def _objects(topology: Topology) -> Iterator[tuple[str, str]]:
-    yield from (("exchange", one.name) for one in topology.exchanges)
-    yield from ((one.type, one.name) for one in topology.queues)
+    yield from (("exchange", exchange.name) for exchange in topology.exchanges)
+    yield from ((queue.type, queue.name) for queue in topology.queues)
 
 
 def _overlaps(topology: Topology, _: list[Queue]) -> Iterator[Finding]:
     seen: set[frozenset[str]] = set()
     for kind, name in _objects(topology):
-        matching = [one for one in topology.policies if matches(one, kind, name)]
-        for index, one in enumerate(matching):
+        matching = [policy for policy in topology.policies if matches(policy, kind, name)]
+        for index, policy in enumerate(matching):
             for other in matching[index + 1 :]:
-                pair = frozenset((one.name, other.name))
-                if one.priority == other.priority and pair not in seen:
+                pair = frozenset((policy.name, other.name))
+                if policy.priority == other.priority and pair not in seen:
                     seen.add(pair)
                     yield Finding(
                         "policy-overlap",
-                        f"policies {one.name} and {other.name}",
-                        f"both match {kind} '{name}' with priority {one.priority}, so the broker picks either; "
+                        f"policies {policy.name} and {other.name}",
+                        f"both match {kind} '{name}' with priority {policy.priority}, so the broker picks either; "
                         "give them different priorities or patterns that do not overlap",
                     )
 
@@ -122,7 +124,7 @@ def _unanchored(topology: Topology, _: list[Queue]) -> Iterator[Finding]:
         except re.error as error:
             yield Finding("policy-pattern", f"policy {policy.name}", f"pattern {policy.pattern!r}: {error}")
             continue
-        if not all(one.startswith("^") for one in _alternatives(policy.pattern)):
+        if not all(alternative.startswith("^") for alternative in _alternatives(policy.pattern)):
             yield Finding(
                 "policy-unanchored",
                 f"policy {policy.name}",
@@ -172,15 +174,15 @@ def _misplaced_keys(topology: Topology, _: list[Queue]) -> Iterator[Finding]:
 
 
 def _dead_letter_routes(topology: Topology, dynamic: list[Queue]) -> Iterator[Finding]:
-    exchanges = {one.name for one in topology.exchanges}
-    bound = {one.exchange for one in topology.bindings}
+    exchanges = {exchange.name for exchange in topology.exchanges}
+    bound = {binding.exchange for binding in topology.bindings}
     alternates = {
         policy.definition.get("alternate-exchange")
         for policy in topology.policies
         if policy.apply_to in ("exchanges", "all")
     }
-    holds_requests = {one.queue for one in topology.bindings if one.exchange in alternates}
-    holds_requests |= {one.name for one in dynamic}
+    holds_requests = {binding.queue for binding in topology.bindings if binding.exchange in alternates}
+    holds_requests |= {queue.name for queue in dynamic}
     for queue in topology.queues:
         policy = effective(topology.policies, queue.type, queue.name)
         definition = dict(policy.definition) if policy else {}
@@ -219,9 +221,9 @@ def _dead_letter_routes(topology: Topology, dynamic: list[Queue]) -> Iterator[Fi
 
 def _types(topology: Topology, _: list[Queue]) -> Iterator[Finding]:
     tables: list[tuple[str, Mapping[str, object]]] = [
-        *((f"policy {one.name}", one.definition) for one in topology.policies),
-        *((f"queue {one.name}", one.arguments) for one in topology.queues),
-        *((f"exchange {one.name}", one.arguments) for one in topology.exchanges),
+        *((f"policy {policy.name}", policy.definition) for policy in topology.policies),
+        *((f"queue {queue.name}", queue.arguments) for queue in topology.queues),
+        *((f"exchange {exchange.name}", exchange.arguments) for exchange in topology.exchanges),
     ]
     for owner, table in tables:
         for name, value in table.items():
@@ -235,7 +237,7 @@ def _types(topology: Topology, _: list[Queue]) -> Iterator[Finding]:
 
 
 def _long_names(topology: Topology, _: list[Queue]) -> Iterator[Finding]:
-    for kind, name in [*_objects(topology), *(("policy", one.name) for one in topology.policies)]:
+    for kind, name in [*_objects(topology), *(("policy", policy.name) for policy in topology.policies)]:
         length = len(name.encode("utf-8"))
         if length > SHORT_STRING_BYTES:
             yield Finding(

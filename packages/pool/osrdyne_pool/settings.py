@@ -99,7 +99,7 @@ class PoolLimits:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, path: str = "limits") -> PoolLimits:
         """Parse a mapping; as `PoolSettings.from_mapping`."""
-        return cls(**_parsed(values, {one.name: _positive_integer for one in fields(cls)}, path))
+        return cls(**_parsed(values, {each.name: _positive_integer for each in fields(cls)}, path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class PoolSettings:
     @property
     def shortest_unbind_delay(self) -> float:
         """Of all keys, in seconds."""
-        return min([self.unbind_delay, *(one.unbind_delay for one in self.overrides.values())])
+        return min([self.unbind_delay, *(override.unbind_delay for override in self.overrides.values())])
 
     def redo(self) -> RedoSettings:
         """Return the settings of redo. The default `alive_interval` is shortened where keys are unbound sooner."""
@@ -227,7 +227,7 @@ def _neighbours(values: Mapping[str, Any], name: str, path: str) -> dict[str, Po
 
 
 def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict[str, Delays]:
-    known = {one.name for one in fields(Delays)}
+    known = {each.name for each in fields(Delays)}
     result: dict[str, Delays] = {}
     for key, entry in values.items():
         here = f"{path}.{key!r}"
@@ -280,7 +280,7 @@ def _keys(value: object) -> str | tuple[str, ...] | None:
             raise ValueError(f"{value!r} is not a regular expression: {error}") from None
     elif isinstance(value, list | tuple) and value:
         try:
-            return tuple(decode(one) for one in value)
+            return tuple(decode(item) for item in value)
         except (InvalidKey, TypeError) as error:
             raise ValueError(f"holds what is not a key: {error}") from None
     elif value is not None:

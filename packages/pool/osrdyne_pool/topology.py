@@ -213,11 +213,11 @@ def needed_to_act(declared: Topology) -> Topology:
     )
     return replace(
         declared,
-        exchanges=tuple(one for one in declared.exchanges if one.name not in spared),
-        queues=tuple(one for one in declared.queues if one.name not in spared),
-        bindings=tuple(one for one in declared.bindings if one.exchange not in spared),
+        exchanges=tuple(kept for kept in declared.exchanges if kept.name not in spared),
+        queues=tuple(kept for kept in declared.queues if kept.name not in spared),
+        bindings=tuple(binding for binding in declared.bindings if binding.exchange not in spared),
         # A pool of an earlier version has no policy for its dead-letter queue.
-        policies=tuple(one for one in declared.policies if one.name not in (*spared, names.dead_letter_queue)),
+        policies=tuple(policy for policy in declared.policies if policy.name not in (*spared, names.dead_letter_queue)),
         vhost_limits={},
     )
 

@@ -51,9 +51,11 @@ def pack(events: Sequence[Event]) -> Iterator[EventMessage]:
         return
     first = events[0]
     shared = {
-        name: first[name] for name in _SHARED if name in first and all(one.get(name) == first[name] for one in events)
+        name: first[name]
+        for name in _SHARED
+        if name in first and all(event.get(name) == first[name] for event in events)
     }
-    body = _encode([{name: one[name] for name in one if name not in shared} for one in events]).encode()
+    body = _encode([{name: event[name] for name in event if name not in shared} for event in events]).encode()
     if len(body) <= MAX_BATCH_BYTES and len(events) <= MAX_BATCH_EVENTS:
         yield EventMessage({names.X_EVENT: BATCH, names.X_BATCH_VERSION: VERSION, **shared}, body, len(events))
         return
@@ -80,14 +82,14 @@ def unpack(headers: Mapping[str, Any] | None, body: bytes) -> Sequence[Mapping[s
         found = foreign_json.read(body, most=MAX_BATCH_BYTES, halves=True)
     except foreign_json.UnreadableJson as error:
         raise UnreadableBatch(f"the body of a batch of events cannot be read: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(event, dict) for event in found):
         raise UnreadableBatch("the body of a batch of events is not an array of objects")
     if len(found) > MAX_BATCH_EVENTS:
         raise UnreadableBatch(f"a batch has {len(found)} events, of at most {MAX_BATCH_EVENTS}")
     if b"\\u" in body:  # perhaps half of a surrogate pair, which nothing can encode again
-        found = [{name: value for name, value in one.items() if _is_unicode(name, value)} for one in found]
+        found = [{name: value for name, value in event.items() if _is_unicode(name, value)} for event in found]
     shared = {name: own[name] for name in _SHARED if name in own}
-    return [{**shared, **one} for one in found] if shared else found
+    return [{**shared, **event} for event in found] if shared else found
 
 
 def _is_unicode(*values: object) -> bool:

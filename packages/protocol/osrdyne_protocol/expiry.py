@@ -30,7 +30,7 @@ def in_request_queue(*, entered: float | None, last_life: float | None, group_st
     of its key. `group_started`: when the present worker group was started. A sign of life since either shows that
     workers were there; an older one may come from a group that has ended since.
     """
-    since = [one for one in (entered, group_started) if one is not None]
+    since = [moment for moment in (entered, group_started) if moment is not None]
     if last_life is None:
         return START
     return QUEUE if not since or last_life >= min(since) else START

@@ -97,9 +97,13 @@ def _is_deep(value: Any) -> bool:
     """Say whether a value has more levels than allowed. Level by level: no call within a call."""
     level = _containers([value])
     for _ in range(MOST_DEPTH):
-        level = [within for one in level for within in _containers(one.values() if type(one) is dict else one)]
+        level = [
+            within
+            for container in level
+            for within in _containers(container.values() if type(container) is dict else container)
+        ]
     return bool(level)
 
 
 def _containers(values: Iterable[Any]) -> list[Any]:
-    return [one for one in values if type(one) is dict or type(one) is list]
+    return [value for value in values if type(value) is dict or type(value) is list]

@@ -51,7 +51,7 @@ def name_part(key: str, room: int) -> str:
         or key.startswith(HASH_MARK)
         or len(key.encode("utf-8")) > room
         # What is printable has none of these; to look at each character costs more than all the rest.
-        or (not key.isprintable() and any(unicodedata.category(one) in ("Cc", "Zl", "Zp") for one in key))
+        or (not key.isprintable() and any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in key))
     )
     return HASH_MARK + digest(key)[:32] if unsafe else key
 

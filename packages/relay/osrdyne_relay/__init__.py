@@ -7,7 +7,7 @@
         request = await relay.dequeue("maps/LAX")
         await relay.apply_response(request.id, b"answer")
 
-`relay` is a node, over what `node` holds for its calls (`caller`) and requests (`serving`). `redis` has every change of
+`relay` is a node, over what `node` holds for its calls (`call`) and requests (`serving`). `redis` has every change of
 what they share, and the connections for it. `messages` is what callers and workers exchange, `streams` what is too
 large for that, and `checking` looks at what callers give before anything is done for it. `time_rules` is pure, like
 `checking` and `messages`. `settings` describe a node, and `errors` has what is raised.
@@ -17,7 +17,7 @@ what goes between, and `keepalive` finds out that the other side is gone. `comma
 `driver` is one of the daemon. Each is an extra. Docs: docs/howto/relay.md.
 """
 
-from osrdyne_relay.caller import Call, Cancellation
+from osrdyne_relay.call import Call, Cancellation
 from osrdyne_relay.errors import (
     AccessDenied,
     CallerGone,

@@ -15,7 +15,7 @@ from osrdyne_relay.redis import records
 from osrdyne_relay.redis.records import RequestHeader, StreamNote
 
 #: Longest time that a request may wait for a node, in seconds. The life of an endpoint stays for longer.
-MOST_PICKUP = 43_200.0
+MOST_PICKUP_SECONDS = 43_200.0
 #: Stands for the parts of a header that the relay makes.
 _ID = "0" * 32
 _STREAM = StreamNote(id=_ID, size=0)
@@ -31,8 +31,10 @@ def checked_timeouts(timeout: float | None, pickup_timeout: float | None) -> tup
         pickup = None if pickup_timeout is None else timeout_of(pickup_timeout, "pickup_timeout")
     except InvalidTimeout as error:
         raise InvalidCall(str(error)) from None
-    if pickup is not None and pickup > MOST_PICKUP:
-        raise InvalidCall(f"pickup_timeout={pickup:g} is more than {MOST_PICKUP:g} s, the longest that a request waits")
+    if pickup is not None and pickup > MOST_PICKUP_SECONDS:
+        raise InvalidCall(
+            f"pickup_timeout={pickup:g} is more than {MOST_PICKUP_SECONDS:g} s, the longest that a request waits"
+        )
     return (None if whole == math.inf else whole), pickup
 
 

@@ -23,9 +23,9 @@ log = log_lines.logger(__name__)
 T = TypeVar("T")
 
 #: Seconds between two prolongations of the life of an endpoint that is called. It stays for a day.
-_PROLONG = 3600.0
+_PROLONG_SECONDS = 3600.0
 #: Seconds for which calls that have ended are gathered, and how many of them one transaction empties.
-_GATHERED, _AT_ONCE = 0.05, 32
+_GATHER_SECONDS, _AT_ONCE = 0.05, 32
 #: Endpoints whose life is remembered.
 _MOST_LIVES = 100_000
 
@@ -77,7 +77,7 @@ class Node:
     async def life(self, endpoint: str) -> str:
         """Return the life of an endpoint, as far as is known here. Asks Redis now and then."""
         life, prolonged = self._lives.get(endpoint, ("", float("-inf")))
-        if life and self.now() < prolonged + _PROLONG:
+        if life and self.now() < prolonged + _PROLONG_SECONDS:
             return life
         if len(self._lives) >= _MOST_LIVES:
             self._lives.clear()
@@ -107,7 +107,7 @@ class Node:
         self._ended.setdefault(endpoint, []).append(call)
 
     async def _bury(self) -> None:
-        await asyncio.sleep(_GATHERED)
+        await asyncio.sleep(_GATHER_SECONDS)
         ended, self._ended = self._ended, {}
         for endpoint, calls in ended.items():
             for first in range(0, len(calls), _AT_ONCE):

@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import Self
 
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_relay.caller import Call
+from osrdyne_relay.call import Call
 from osrdyne_relay.checking import checked_request, checked_timeouts, checked_wait
 from osrdyne_relay.errors import RelayClosed, RelayError, UnknownRequest, UnreadableRecord
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, Request, Response, read_pulse
 from osrdyne_relay.node import Node
 from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.port import RedisPort
-from osrdyne_relay.redis.pulses import Pulses
+from osrdyne_relay.redis.pulse_receiver import PulseReceiver
 from osrdyne_relay.redis.records import RequestHeader
 from osrdyne_relay.redis.transactions import ClaimView
 from osrdyne_relay.serving import Collected, Inbox
@@ -28,7 +28,7 @@ from osrdyne_runtime.forks import Home, keep
 log = log_lines.logger(__name__)
 
 #: Seconds that `close` waits for calls and requests to end in good order.
-_CLOSING = 5.0
+_CLOSE_SECONDS = 5.0
 
 
 class Relay:
@@ -48,7 +48,7 @@ class Relay:
             redis = RedisClient(settings.redis)
         self._redis = redis
         self._node = Node(redis, streams or _store(settings), settings)
-        self._pulses = Pulses(redis)
+        self._pulse_receiver = PulseReceiver(redis)
         self._inboxes: dict[str, Inbox] = {}
         self._sweep_every = settings.timings.sweep_every
         self._pickup_timeout = settings.timings.pickup_timeout
@@ -62,8 +62,8 @@ class Relay:
     async def __aenter__(self) -> Self:
         self._check_here()
         self._home = Home()
-        self._pulses.listen(self._node.names.node(self._node.id), self._pulsed)
-        self._node.spawn(self._pulses.run(), "pulses")
+        self._pulse_receiver.listen(self._node.names.node(self._node.id), self._pulsed)
+        self._node.spawn(self._pulse_receiver.run(), "pulses")
         self._node.spawn(self._sweep(), "sweep")
         return self
 
@@ -127,11 +127,11 @@ class Relay:
 
     def watch_polled(self, endpoint: str, heard: Callable[[], None]) -> None:
         """Have `heard` called when a worker begins to poll as `endpoint`, until `forget_polled`. It may be missed."""
-        self._pulses.listen(self._node.names.polled(names.check_endpoint(endpoint)), lambda _: heard())
+        self._pulse_receiver.listen(self._node.names.polled(names.check_endpoint(endpoint)), lambda _: heard())
 
     def forget_polled(self, endpoint: str) -> None:
         """Watch an endpoint no more."""
-        self._pulses.forget(self._node.names.polled(endpoint))
+        self._pulse_receiver.forget(self._node.names.polled(endpoint))
 
     # --- for workers ----------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Relay:
         """Listen to an endpoint no more: no worker polls here as it. Requests wait for another node."""
         inbox = self._inboxes.pop(endpoint, None)
         if inbox is not None:
-            self._pulses.forget(self._node.names.pulse(endpoint))
+            self._pulse_receiver.forget(self._node.names.pulse(endpoint))
             for collected in inbox.ready:
                 self._node.later(_given_back(collected), f"return of {collected.id}")
 
@@ -198,7 +198,7 @@ class Relay:
         inbox = self._inboxes.get(endpoint)
         if inbox is None:
             inbox = self._inboxes[endpoint] = Inbox(self._node, endpoint)
-            self._pulses.listen(self._node.names.pulse(endpoint), inbox.pulsed)
+            self._pulse_receiver.listen(self._node.names.pulse(endpoint), inbox.pulsed)
         return inbox
 
     async def _claim(self, inbox: Inbox, call: str) -> Collected | None:
@@ -281,7 +281,7 @@ class Relay:
             if isinstance(held, Collected):
                 self._node.later(_stopped(held), f"end of {held.id}")
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await asyncio.gather(*(call.ended() for call in calls))
                 await asyncio.gather(*self._node.chores, return_exceptions=True)
         left = [*self._node.tasks, *self._node.chores]

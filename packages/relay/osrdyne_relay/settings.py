@@ -72,25 +72,27 @@ class RedisSettings(StrictModel):
 
 
 class Timings(StrictModel):
-    """How long things take, in seconds. All nodes of a relay should have the same."""
+    """How long things take, in seconds. All nodes of a relay should have the same values."""
 
-    #: Between two heartbeats of a call, on both sides.
+    #: Time between two heartbeats of a call, on both sides.
     beat_every: Seconds = 15.0
-    #: Of silence, after which the serving node counts as gone, and the caller's.
+    #: Silence after which the serving node counts as gone.
     server_gone_after: Seconds = 60.0
+    #: Silence after which the calling node counts as gone.
     caller_gone_after: Seconds = 90.0
-    #: For which an operation of Redis is tried.
+    #: How long an operation of Redis is tried again.
     retry_for: Seconds = 30.0
-    #: Between two looks for a pulse that was lost: soon after something happened, and in the end.
+    #: Time from an event to the first look for a lost pulse. The time between looks then doubles.
     look_first: Seconds = 1.0
+    #: Longest time between two looks.
     look_every: Seconds = 15.0
-    #: For which a request waits for a node, unless a call says otherwise.
+    #: How long a request waits for a node, unless a call says otherwise.
     pickup_timeout: Seconds = 60.0
-    #: For which a collected request waits for a worker that went away meanwhile.
+    #: How long a collected request waits for another worker, after its own went away.
     hold_for: Seconds = 10.0
-    #: For which a response stays in Redis.
+    #: How long a response stays in Redis.
     response_stays: Seconds = 1200.0
-    #: Between two sweeps of expired data streams.
+    #: Time between two sweeps of expired data streams.
     sweep_every: Seconds = 3600.0
 
     @model_validator(mode="after")
@@ -110,12 +112,12 @@ class S3Settings(StrictModel):
     endpoint: str = Field(pattern=r"^https?://[^/\s@]+/?$")
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
     region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$")
-    #: Before the names of all objects. What is below it belongs to the relay: old objects are removed.
+    #: Prefix of the names of all objects. The relay owns what is below it, and removes old objects there.
     prefix: str = Field(default="osrdyne-relay", pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,7}$")
     #: Files that hold the id of the access key, and the secret key.
     access_key_file: Path
     secret_key_file: Path
-    #: The authorities that are believed beside those of the system.
+    #: Authorities that are trusted beside those of the system.
     ca_file: Path | None = None
 
 
@@ -125,7 +127,7 @@ class StreamSettings(StrictModel):
     #: A directory that all nodes share.
     directory: Path | None = None
     s3: S3Settings | None = None
-    #: For which a stream stays that nothing removed.
+    #: How long a stream stays if nothing removes it.
     keep: Seconds = 86_400.0
 
     @model_validator(mode="after")
@@ -143,7 +145,7 @@ class ServeSettings(StrictModel):
     port: int = Field(default=8044, ge=0, le=65_535)
     #: Who may poll and call; see `http.access`.
     access_file: Path
-    #: For TLS. They are read again when they change.
+    #: Certificate and key for TLS. They are read again when they change.
     certificate_file: Path | None = None
     key_file: Path | None = None
     #: Authorities whose certificates clients may show instead of a token.
@@ -152,25 +154,27 @@ class ServeSettings(StrictModel):
     plain_http: bool = False
     #: Most connections.
     connections: int = Field(default=8192, ge=1, le=1_000_000)
-    #: Most of these that have not shown a token or certificate yet, and the seconds that they have for it.
+    #: Most connections that have not shown a token or certificate yet.
     strangers: int = Field(default=4096, ge=1, le=1_000_000)
+    #: How long a connection may take to show one.
     stranger_timeout: Seconds = PATIENCE
     #: Most polls, calls and requests in hand of one client, and most endpoints, unless the access file says otherwise.
     most: int = Field(default=256, ge=1, le=1_000_000)
     #: Longest wait of one poll.
     longest_poll: Seconds = 60.0
-    #: Of silence, after which the worker of a request counts as gone.
+    #: Silence after which the worker of a request counts as gone.
     worker_gone_after: Seconds = 60.0
-    #: Without a poll, after which the node no longer listens to an endpoint.
+    #: Time without a poll after which the node no longer listens to an endpoint.
     forget_after: Seconds = 60.0
-    #: For a client to send a request, and to take an answer.
+    #: How long a client may take to send a request, and to take an answer.
     transfer_timeout: Seconds = 30.0
-    #: Most bytes of a data stream of a client, and its longest pause while it sends or reads one.
+    #: Most bytes of a data stream of a client.
     most_stream_bytes: int = Field(default=10_737_418_240, ge=1, le=80_000_000_000)
+    #: Longest pause of a client while it sends or reads a data stream.
     stream_pause: Seconds = 300.0
-    #: For which a connection may be idle.
+    #: How long a connection may be idle.
     idle_timeout: Seconds = 75.0
-    #: For which requests and calls may go on after the stop.
+    #: How long requests and calls may go on after the stop.
     grace: Seconds = 30.0
 
     @model_validator(mode="after")

@@ -33,10 +33,10 @@ def problem(address: object, *schemes: str) -> str | None:
     except ValueError:
         return f"has [ or ] that are not around the numbers of an IPv6 address; {_ENCODED}"
     if parts.scheme not in schemes:
-        return f"does not start with {' or '.join(f'{one}://' for one in schemes)}"
-    if any("@" in one for one in (parts.path, parts.query, parts.fragment)):
+        return f"does not start with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    if any("@" in part for part in (parts.path, parts.query, parts.fragment)):
         return f"has an @ behind its host; write %40 there, and {_ENCODED}"
-    if not host or not host.isprintable() or any(one.isspace() for one in host):
+    if not host or not host.isprintable() or any(char.isspace() for char in host):
         return "has a space, or what cannot be printed, in its host" if host else "names no host"
     if parts.fragment:
         return f"has a #; {_ENCODED}"
@@ -52,8 +52,8 @@ def _problem_of(parts: SplitResult) -> str | None:
     if port == 0:
         return f"has a port that is not a number from 1 to 65535; {_ENCODED}"
     try:
-        for one in (parts.username or "", parts.password or "", parts.path):
-            unquote(one, errors="strict")
+        for part in (parts.username or "", parts.password or "", parts.path):
+            unquote(part, errors="strict")
     except UnicodeDecodeError:
         return "has percent-encoded bytes that are not UTF-8"
     return None

@@ -19,7 +19,7 @@ def may_name(header: str, allowed: Collection[str]) -> bool:
     cannot have a browser send an address or another name in this header.
     """
     name = name_in(header).lower().removesuffix(".")
-    return not header or _ip(name) is not None or name in {"localhost", *(one.lower() for one in allowed)}
+    return not header or _ip(name) is not None or name in {"localhost", *(host.lower() for host in allowed)}
 
 
 def name_in(header: str) -> str:

@@ -113,7 +113,7 @@ class _End:
             self.exits.wait()
             time.sleep(self._grace)
         own = (threading.main_thread(), threading.current_thread())
-        left = [one.name for one in threading.enumerate() if one not in own and not one.daemon]
+        left = [thread.name for thread in threading.enumerate() if thread not in own and not thread.daemon]
         last_words(
             f"{self._who}: the process is ended with status {os.EX_SOFTWARE}, because it did not end by itself within "
             f"{self._grace:g} s; threads that go on: {', '.join(left) or 'none'}"

@@ -29,7 +29,7 @@ def _key(name: str) -> str:
 def _literal(value: Any) -> str:
     """TOML writes texts, numbers and booleans as JSON does, except for one character."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(name)} = {_literal(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(name)} = {_literal(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_literal(one) for one in value) + "]"
+        return "[" + ", ".join(_literal(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

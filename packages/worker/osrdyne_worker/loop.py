@@ -36,7 +36,7 @@ from osrdyne_worker.events import ActivityEvents
 from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.session import Delivery, WorkerSession, connect
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -112,14 +112,14 @@ class Worker:
         self._activity = ActivityEvents(self._line, environment.key, environment.id, options.alive_interval)
         self._alarm = consumer_timeout.HangAlarm(environment.consumer_timeout_ms)
         self._stopping = False
-        #: `started` was sent and consuming has not begun: waiting for the queue is no activity.
+        #: `started` was sent and consuming has not begun: waiting for the queue is not activity.
         self._announced = False
         #: Set whenever a request leaves the hand.
         self._settled = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outage = OutageLog(logger, "the broker", key=environment.key)
+        self._outage = OutageLog(log, "the broker", key=environment.key)
         self._no_queue = OutageLog(
-            logger, "the request queue", meanwhile="waiting for the daemon to make it", key=environment.key
+            log, "the request queue", meanwhile="waiting for the daemon to make it", key=environment.key
         )
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ class Worker:
         for outage in (self._outage, self._no_queue):
             outage.over(self._loop.time())
         self._announced = False
-        logger.info("worker serves its key", extra={"key": self._environment.key})
+        log.info("worker serves its key", extra={"key": self._environment.key})
         while not stop.is_set():
             if session.cancelled.is_set():
                 # The queue is gone, or a request was held too long. Other work in hand can still be settled.
-                logger.warning("the broker cancelled the consumer", extra={"key": self._environment.key})
+                log.warning("the broker cancelled the consumer", extra={"key": self._environment.key})
                 if await session.has_queue():
                     works = consumer_timeout.held_too_long(self._in_hand, session, self._loop.time())
                     await self._give_up(session, works, taken_back=True)
@@ -217,7 +217,7 @@ class Worker:
             else:  # only what was before it held it up
                 work.withdraw = self._runner.start(work.request, partial(self._on_outcome, work))
         for work in begun:
-            logger.error(
+            log.error(
                 "a request was held longer than the consumer timeout allows",
                 extra={"key": self._environment.key, "request_id": work.request.correlation_id},
             )
@@ -241,7 +241,7 @@ class Worker:
                 self._done(work)
         await _first(self._all_settled(session), session.lost(), asyncio.sleep(self._options.grace))
         if self._in_hand:
-            logger.warning(
+            log.warning(
                 "stopped with requests in hand; the broker gives them to another worker",
                 extra={"key": self._environment.key, "requests": len(self._in_hand)},
             )
@@ -272,7 +272,7 @@ class Worker:
         self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
         if message.malformed is not None or (properties.reply_to and not is_reply_address(properties.reply_to)):
             reason = message.malformed or "its reply-to is not the address of a reply queue"
-            logger.warning("refused a request", extra={"request_id": correlation_id, "reason": reason})
+            log.warning("refused a request", extra={"request_id": correlation_id, "reason": reason})
             session.reject(message.delivery_tag, requeue=False)
             return
         if message.redelivered and self._take_up(delivery):
@@ -353,7 +353,7 @@ class Worker:
     async def _reply_again(self, work: InFlight, session: WorkerSession, error: BaseException) -> None:
         """Handle a refused reply: try again, then send the client an error, at last give the request up."""
         request_id = work.request.correlation_id
-        logger.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
+        log.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
         if isinstance(error, Nacked):  # the caller's queue is full, which may pass
             given_up = self._loop.time() - work.finished > REPLY_PATIENCE
         else:
@@ -369,14 +369,16 @@ class Worker:
         try:
             await session.reopen_replies()
         except BrokerError as failure:
-            logger.warning("no channel for replies", extra={"reason": str(failure)})
+            log.warning("no channel for replies", extra={"reason": str(failure)})
         self._conclude(work)
 
     def _trim(self) -> None:
         """Keep finished work that could not be answered, but no more than the broker delivers at once."""
-        lost = [one for one in self._in_hand if one.outcome is not None and not one.delivery.session.is_open]
+        lost = [
+            request for request in self._in_hand if request.outcome is not None and not request.delivery.session.is_open
+        ]
         if len(lost) > self._options.at_once or self._stopping:
-            self._in_hand.discard(min(lost, key=lambda one: one.finished))
+            self._in_hand.discard(min(lost, key=lambda request: request.finished))
         self._settled.set()
 
     def _done(self, work: InFlight) -> None:

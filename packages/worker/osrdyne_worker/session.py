@@ -19,7 +19,7 @@ from osrdyne_amqp.lanes import Lanes
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class WorkerSession:
             try:
                 await self._requests.cancel(self._consumer)
             except BrokerError as error:
-                logger.warning("the consumer could not be cancelled", extra={"reason": str(error)})
+                log.warning("the consumer could not be cancelled", extra={"reason": str(error)})
 
     @property
     def is_open(self) -> bool:

@@ -79,7 +79,7 @@ def build(folder: Path, version: str) -> None:
     own = [str(PROJECT / name) for name in OURS]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), *own])
     pinned = folder / "requirements.txt"
-    wanted = {name for one in INSTALLED for name in needed(one)}
+    wanted = {name for package in INSTALLED for name in needed(package)}
     pinned.write_text("".join(block for name, block in locked().items() if name in wanted))
     wheels = ["--no-deps", "--require-hashes", "--only-binary=:all:", f"--python-version={version}"]
     run([*pip, "download", *wheels, "--dest", str(folder), "--requirement", str(pinned)])

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def look(given: argparse.Namespace, process: int) -> tuple[str, bool]:
-    """What keeps the process from being ready, "" for nothing, and whether it is no use to wait longer."""
+    """What keeps the process from being ready, "" for nothing, and whether waiting longer is of no use."""
     port, name = given.port, given.name
     alive, listening = is_alive(process), listeners(port)
     others = {other for other in listening if other != process}

@@ -1,4 +1,4 @@
-"""What the servers of these tests are: a topic, an address of its own, and an endpoint that has `echo`."""
+"""The servers of these tests: server `n` of the topic `maps`, with an endpoint that has the method `echo`."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def test_handlers_run_in_another_process_and_their_errors_come_back(
                 await client.call(MAPS, "reject", timeout=PATIENCE)
             with pytest.raises(WorkerFailed, match="ab"):
                 await client.call(MAPS, "unreadable", timeout=PATIENCE)
-        with pytest.raises(WorkerFailed, match="the worker's executor failed"):  # `echo` is no function of a module
+        with pytest.raises(WorkerFailed, match="the worker's executor failed"):  # `echo` is not a function of a module
             await client.call(MAPS, "echo", timeout=PATIENCE)
 
 

@@ -111,7 +111,7 @@ def test_a_peer_without_a_mechanism_that_fits_is_refused() -> None:
         HEADER + OFFER + frame(0x10, "open"),
     ],
 )
-def test_what_is_no_login_is_refused(came: bytes) -> None:
+def test_what_is_not_a_login_is_refused(came: bytes) -> None:
     with pytest.raises(NotAmqp):
         Handshake(PLAIN, "host").received(came)
 

@@ -292,7 +292,7 @@ async def test_a_peer_that_answers_no_link_gets_more_links_than_it_allows_sessio
         await made.close()
 
 
-async def test_a_message_waits_while_the_peer_withdraws_its_credit_and_leaves_when_it_gives_some_back() -> None:
+async def test_a_message_waits_while_the_peer_withdraws_its_credit_and_then_leaves() -> None:
     peer = ScriptedPeer()
     async with serving(peer) as port:
         made = await BusConnection.connect("127.0.0.1", port)

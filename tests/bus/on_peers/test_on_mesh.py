@@ -120,7 +120,7 @@ async def test_a_server_that_died_with_a_request_is_a_failed_delivery_for_its_ca
         task.cancel()
 
 
-async def test_a_request_that_a_handler_gives_back_is_a_failed_delivery_and_sent_again_where_that_is_set(
+async def test_a_request_that_a_handler_gives_back_is_a_failed_delivery_and_is_sent_again_if_set(
     open_bus: OpenBus,
 ) -> None:
     once, again, far = await open_bus("A"), await open_bus("A", settings=BusSettings(resends=5)), await open_bus("D")

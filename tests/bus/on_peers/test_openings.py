@@ -94,7 +94,7 @@ async def test_what_a_server_holds_is_bounded_however_often_its_connection_ends(
             go.set()
 
 
-async def test_a_host_that_is_no_name_is_no_peer_and_hinders_no_other(open_bus: OpenBus, vhost: Vhost) -> None:
+async def test_a_host_that_is_not_a_name_is_not_a_peer_and_hinders_no_other(open_bus: OpenBus, vhost: Vhost) -> None:
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b"):
         await AsyncBus("amqp://a..b").open()
     async with TcpProxy(vhost.broker.amqp_port) as proxy:

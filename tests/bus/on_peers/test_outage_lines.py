@@ -1,4 +1,4 @@
-"""A bus logs the lines of an outage that all programs log (tests/faults/test_outage_lines.py)."""
+"""A bus logs the same three lines of an outage as all programs; see tests/faults/test_outage_lines.py."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ asyncio.run(main())
 
 
 @pytest.mark.full
-async def test_a_bus_says_the_same_three_lines_of_an_outage(one_vhost: Vhost, tmp_path: Path) -> None:
+async def test_a_bus_logs_the_same_three_lines_of_an_outage(one_vhost: Vhost, tmp_path: Path) -> None:
     port = one_vhost.broker.amqp_port
     async with Programs(tmp_path) as programs:
-        way = await programs.proxy(port)
-        address = moved(one_vhost.broker.amqp_uri(vhost=one_vhost.name), port, way.port)
+        proxy = await programs.proxy(port)
+        address = moved(one_vhost.broker.amqp_uri(vhost=one_vhost.name), port, proxy.port)
         await programs.start("bus", sys.executable, "-c", BUS, ADDRESS=address, PYTHONPATH=":".join(sys.path))
         await until_async(lambda: "open" in programs.logs["bus"].read_text())
-        await programs.say_all_lines_of_an_outage()
+        await programs.check_the_lines_of_an_outage()

@@ -92,7 +92,7 @@ async def test_without_a_connection_a_message_fails_in_its_time_and_says_that_it
         await waiting
 
 
-async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice_that_it_had_not_begun(
+async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice(
     open_bus: OpenBus, vhost: Vhost
 ) -> None:
     bus, gate = await open_bus(), Gate()

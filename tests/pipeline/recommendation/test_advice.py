@@ -56,7 +56,7 @@ def test_a_history_too_short_is_given_as_the_reason(weeks: int, problem: str) ->
     assert "no recommendation:" in render(found)
 
 
-def test_no_requests_at_all_are_no_error() -> None:
+def test_no_requests_at_all_is_not_an_error() -> None:
     assert not advise(calls({}, 0), {}, AdviceRequest(), "core").recommended
 
 

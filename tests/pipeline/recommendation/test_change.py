@@ -195,7 +195,7 @@ def test_where_it_is_not_clear_what_to_change_nothing_is_written(tmp_path: Path,
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_no_recommendation_is_no_change(tmp_path: Path) -> None:
+def test_without_a_recommendation_nothing_changes(tmp_path: Path) -> None:
     with pytest.raises(NotChanged, match="too short"):
         pulumi(recommendation(recommended=False, reasons=("too short",)), write(tmp_path, STACK))
 

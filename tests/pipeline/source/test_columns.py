@@ -78,7 +78,7 @@ def test_a_timestamp_that_no_column_holds_is_a_problem_of_its_row_alone(seconds:
     assert row(event="alive", timestamp=seconds, event_time=5)["time_ms"] == 5
 
 
-def test_what_is_no_event_keeps_the_beginning_of_what_it_was() -> None:
+def test_what_is_not_an_event_keeps_the_beginning_of_what_it_was() -> None:
     assert row(body=b"x" * 5000)["raw"] == b"x" * columns.RAW_BYTES
 
 

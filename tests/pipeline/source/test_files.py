@@ -38,7 +38,7 @@ def test_lines_are_numbered_rows(make_lines: Lines) -> None:
     assert (second["offset"], second["key"], second["event"], second["problem"]) == (1, "", "alive", None)
 
 
-def test_a_line_that_is_no_event_spoils_no_other(make_lines: Lines) -> None:
+def test_a_line_that_is_not_an_event_spoils_no_other(make_lines: Lines) -> None:
     good = '{"key":"k","event":"alive"}'
     path = make_lines("a.jsonl", good, "rubbish", "", '{"key":"k","event":"alive","time_ms":"x"}', "[]", good)
     found = rows(path)
@@ -105,7 +105,7 @@ def test_the_longest_event_of_a_stream_is_read_and_a_line_may_be_as_long_without
     assert found[0]["request_id"] == longest["request_id"]
 
 
-def test_of_a_name_that_comes_twice_in_a_line_the_last_counts_and_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
+def test_the_last_of_two_equal_names_in_a_line_counts_and_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"key":"a","event":"alive"}\n{"key":"b","key":"c","event":"alive","time_ms":7.0}\n')
     assert [(row["key"], row["time_ms"], row["problem"]) for row in rows(path)] == [("a", None, None), ("c", 7, None)]
@@ -222,7 +222,7 @@ def test_a_bad_value_in_parquet_is_a_problem_of_its_row_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("times", [[5.0, 5.5, None, float("nan")], [2**63, 2**64 - 1, 5, 6]], ids=["real", "unsigned"])
-def test_a_number_that_is_no_integer_of_64_bits_is_a_problem_of_its_row(tmp_path: Path, times: list[Any]) -> None:
+def test_a_number_that_is_not_an_integer_of_64_bits_is_a_problem_of_its_row(tmp_path: Path, times: list[Any]) -> None:
     path = tmp_path / "a.parquet"
     kind = pa.float64() if isinstance(times[0], float) else pa.uint64()
     pq.write_table(pa.table({"key": ["k"] * 4, "event": ["alive"] * 4, "time_ms": pa.array(times, kind)}), path)

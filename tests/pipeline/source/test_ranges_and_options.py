@@ -27,7 +27,7 @@ def test_what_retention_took_is_a_range_of_its_own() -> None:
     assert plan(40, 100, 40, 1) == [OffsetRange(40, 100)]
 
 
-def test_nothing_to_read_is_no_range() -> None:
+def test_nothing_to_read_gives_no_range() -> None:
     assert plan(7, 7, 0, 4) == []
     assert plan(7, 7, 9, 4) == []
 

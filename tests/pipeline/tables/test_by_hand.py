@@ -147,7 +147,7 @@ def test_a_warm_request_has_a_run_and_no_waits(tables: Tables) -> None:
     assert (row["cold"], *_parts(row)) == (False, 0, 0, 0, 200, 200)
 
 
-def test_a_forward_that_is_recorded_after_the_answer_is_no_second_request(tables: Tables) -> None:
+def test_a_forward_that_is_recorded_after_the_answer_is_not_a_second_request(tables: Tables) -> None:
     row = tables.one("requests", key="quick", request_id="a")
     assert (row["number"], row["cold"], *_parts(row)) == (1, True, 10, 0, 0, 2, 12)
 

@@ -1,4 +1,4 @@
-"""Classes of keys and the forecast, on demand made up for the purpose."""
+"""Classes of keys, and the forecast, from invented demand."""
 
 from __future__ import annotations
 
@@ -48,41 +48,41 @@ def _classes(spark: SparkSession) -> DataFrame:
 def _forecast(
     spark: SparkSession, demand: list[tuple[str, int, int, int]]
 ) -> dict[tuple[str, int], tuple[object, ...]]:
-    """Forecast of demand given as key, time since MONDAY, requests and milliseconds of work."""
+    """Return the forecast by class and hour. Demand: key, milliseconds since MONDAY, requests, milliseconds of work."""
     rows = [(key, MONDAY + at, count, 0, run_ms, the_day(at // DAY)) for key, at, count, run_ms in demand]
-    made = forecast(spark.createDataFrame(rows, DEMAND), _classes(spark)).collect()
-    return {(row["class"], row["hour"]): tuple(row)[1:2] + tuple(row)[3:] for row in made}
+    forecasts = forecast(spark.createDataFrame(rows, DEMAND), _classes(spark)).collect()
+    return {(row["class"], row["hour"]): tuple(row)[1:2] + tuple(row)[3:] for row in forecasts}
 
 
-def test_the_same_hour_of_earlier_days_is_expected_with_a_bound_that_widens_with_their_variance(
+def test_the_forecast_is_the_same_hour_of_earlier_days_and_its_bound_widens_with_variance(
     spark: SparkSession,
 ) -> None:
-    made = _forecast(spark, [("a", HOUR, 10, HOUR), ("b", HOUR, 6, 0), ("a", DAY + HOUR, 4, 2 * HOUR)])
-    day, requests_, high, workers, workers_high, days = made["heavy", 1]
-    assert (day, requests_, workers, days) == (the_day(2), 10.0, 1.5, 2)
-    # 16 and 4 requests: variance 72; 1 and 2 workers: variance 0.5, and that of chance.
+    found = _forecast(spark, [("a", HOUR, 10, HOUR), ("b", HOUR, 6, 0), ("a", DAY + HOUR, 4, 2 * HOUR)])
+    day, mean, high, workers, workers_high, days = found["heavy", 1]
+    assert (day, mean, workers, days) == (the_day(2), 10.0, 1.5, 2)
+    # 16 and 4 requests have the variance 72; 1 and 2 workers have 0.5, and the variance of chance is added.
     assert high == pytest.approx(10 + 1.645 * sqrt(72 * 1.5))
     assert workers_high == pytest.approx(1.5 + 1.645 * sqrt(0.5 * 1.5 + 1.5))
-    assert made["heavy", 2][1:5] == (0.0, 0.0, 0.0, 0.0)
-    assert len(made) == 48
+    assert found["heavy", 2][1:5] == (0.0, 0.0, 0.0, 0.0)
+    assert len(found) == 48
 
 
 @pytest.mark.full
-def test_one_day_of_history_is_said_and_bounded_by_chance_alone(spark: SparkSession) -> None:
-    made = _forecast(spark, [("c", 5 * HOUR, 9, 0)])
-    assert made["rare", 5] == (the_day(1), 9.0, pytest.approx(9 + 1.645 * sqrt(9 * 2)), 0.0, 0.0, 1)
+def test_a_forecast_from_one_day_says_so_and_its_bound_is_that_of_chance_alone(spark: SparkSession) -> None:
+    found = _forecast(spark, [("c", 5 * HOUR, 9, 0)])
+    assert found["rare", 5] == (the_day(1), 9.0, pytest.approx(9 + 1.645 * sqrt(9 * 2)), 0.0, 0.0, 1)
 
 
 @pytest.mark.full
 def test_with_two_weeks_of_history_only_the_same_weekday_counts(spark: SparkSession) -> None:
     busy_mondays = [("a", week * 7 * DAY + 3 * HOUR, 100, 0) for week in range(2)]
     other_days = [("a", day * DAY + 3 * HOUR, 10, 0) for day in range(14) if day % 7]
-    made = _forecast(spark, busy_mondays + other_days)
-    assert made["heavy", 3][:2] == (the_day(14), 100.0)
-    assert made["heavy", 3][-1] == 2
+    found = _forecast(spark, busy_mondays + other_days)
+    assert found["heavy", 3][:2] == (the_day(14), 100.0)
+    assert found["heavy", 3][-1] == 2
     # A day later, the forecast is for a Tuesday.
-    made = _forecast(spark, [*busy_mondays, *other_days, ("a", 14 * DAY + 3 * HOUR, 100, 0)])
-    assert made["heavy", 3][:2] == (the_day(15), 10.0)
+    found = _forecast(spark, [*busy_mondays, *other_days, ("a", 14 * DAY + 3 * HOUR, 100, 0)])
+    assert found["heavy", 3][:2] == (the_day(15), 10.0)
 
 
 @pytest.mark.full

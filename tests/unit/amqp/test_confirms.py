@@ -87,7 +87,7 @@ async def test_publishes_without_a_future_are_counted() -> None:
     assert waiting.done()
 
 
-async def test_a_confirm_for_a_caller_that_has_left_is_no_error() -> None:
+async def test_a_confirm_for_a_caller_that_has_left_is_not_an_error() -> None:
     confirms = Confirms("1")
     (left,) = published(confirms, 1)
     left.cancel()

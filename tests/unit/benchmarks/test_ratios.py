@@ -67,7 +67,7 @@ def test_rounds_of_two_pairs_are_compared_in_the_order_in_which_they_were_measur
     ] * 2
 
 
-def test_a_worker_that_is_busy_half_of_the_time_leaves_room_for_twice_the_calls_and_an_odd_clock_for_no_error() -> None:
+def test_a_worker_busy_half_of_the_time_has_room_for_twice_the_calls_despite_an_odd_clock() -> None:
     names = ("aio-pika-1", "aio-pika-mute-1", "bare-1", "bare-hasty-1")
     rates = {name: [100.0] for name in names}
     busy = {name: [1.2] if name == "bare-1" else [0.5] for name in names}

@@ -119,7 +119,7 @@ def test_qpid_has_queues_of_brokers_and_sends_to_all_over_its_exchange_for_topic
 
 
 @given(TARGETS)
-def test_a_link_asks_a_broker_for_a_topic_where_all_get_a_message_and_for_a_queue_where_one_does(
+def test_a_link_asks_a_broker_for_a_topic_for_all_receivers_and_for_a_queue_for_one(
     target: Target,
 ) -> None:
     for (kind, *_), address in addresses(Brokered(), target):

@@ -47,9 +47,7 @@ def test_a_server_that_lets_messages_lie_holds_no_more_than_the_window() -> None
 
 
 @given(st.integers(1, 30), st.lists(st.integers(0, 40) | st.just(-1)))
-def test_whatever_a_peer_sends_and_a_server_acknowledges_credit_and_messages_stay_within_the_window(
-    size: int, steps: list[int]
-) -> None:
+def test_credit_and_messages_stay_within_the_window_whatever_peer_and_server_do(size: int, steps: list[int]) -> None:
     window = CreditWindow(size)
     granted, sent = window.opened(), 0
     for step in steps:

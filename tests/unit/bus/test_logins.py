@@ -45,7 +45,7 @@ def test_scram_says_what_its_specification_says(
 
 @EACH
 @pytest.mark.parametrize("said", [b"", b"v=", b"e=invalid-proof", b"v=AAAA", b"v=?", b"\xff"])
-def test_a_peer_that_does_not_know_the_password_is_no_peer(
+def test_a_peer_that_does_not_know_the_password_is_not_a_peer(
     name: str, nonce: str, challenge: bytes, answer: bytes, end: bytes, said: bytes
 ) -> None:
     scram = Scram(name, "user", "pencil", nonce=nonce)
@@ -137,7 +137,7 @@ def test_mechanisms_of_one_word_say_who_logs_in() -> None:
         plain.answer(b"?")
 
 
-def test_what_a_stranger_offers_is_no_line_of_a_log() -> None:
+def test_what_a_stranger_offers_is_not_a_line_of_a_log() -> None:
     offered = ["GSSAPI", "X\nERROR \x1b[31m", "Y" * 60_000, "kerberos", *(f"Z{number}" for number in range(100))]
     with pytest.raises(CannotLogIn) as raised:
         mechanism_for(Login("u", "p"), offered, private=True)

@@ -31,7 +31,7 @@ BODIES = [b"", b"\xff", b"[]", b"7", b"{}", b'{"server": "n"}', b"[" * 100_000]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
-def test_another_body_is_no_status(body: bytes) -> None:
+def test_another_body_is_not_a_status(body: bytes) -> None:
     with pytest.raises(ValueError, match="this is not an answer of a server to 'ping'"):
         ServerStatus.from_json(body)
 
@@ -49,7 +49,7 @@ def test_another_body_is_no_status(body: bytes) -> None:
         ("waiting", "3"),
     ],
 )
-def test_a_field_of_another_type_or_that_cannot_be_printed_is_no_status(field: str, value: object) -> None:
+def test_a_field_of_another_type_or_that_cannot_be_printed_is_not_a_status(field: str, value: object) -> None:
     changed = {**json.loads(STATUS.to_json()), field: value}
     with pytest.raises(ValueError, match=r"a field has the wrong type|NaN|half of a surrogate pair"):
         ServerStatus.from_json(json.dumps(changed).encode())

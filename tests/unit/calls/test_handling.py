@@ -54,7 +54,7 @@ def test_the_verdicts_of_a_handler() -> None:
 
 
 class Records(logging.Handler):
-    """Keeps what is logged. Not pytest's `caplog`: that puts the text, which here is no valid UTF-8, in its report."""
+    """Keeps what is logged. Not pytest's `caplog`: that puts the text, which here is not valid UTF-8, in its report."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
     """What the module under test logs."""
     handler, logger = Records(), logging.Logger("test")  # noqa: LOG001 -- one that pytest does not find
     logger.addHandler(handler)
-    monkeypatch.setattr(handling, "logger", logger)
+    monkeypatch.setattr(handling, "log", logger)
     return handler.records
 
 

@@ -86,7 +86,7 @@ def test_one_whose_module_cannot_be_imported_is_an_error_only_when_it_is_called(
     )
 
 
-def test_an_object_that_is_no_command_is_an_error_too(tmp_path: Path) -> None:
+def test_an_object_that_is_not_a_command_is_an_error_too(tmp_path: Path) -> None:
     status, _, error = run(tmp_path, "outside", registered="collections:OrderedDict")
 
     assert status == 2

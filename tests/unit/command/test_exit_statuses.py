@@ -41,7 +41,7 @@ def test_an_unknown_option_is_wrong_usage_of_every_command(command: str) -> None
 @pytest.mark.parametrize(
     "words", [["no-such"], ["bus", "no-such"], ["jobs"], ["jobs", "show", "x"], ["pipeline", "tables"]]
 )
-def test_a_command_that_is_unknown_or_missing_and_a_missing_or_impossible_value_are_wrong_usage(
+def test_unknown_or_missing_commands_and_missing_or_impossible_values_are_wrong_usage(
     words: list[str],
 ) -> None:
     assert osrdyne(*words).code == status("wrong usage")

@@ -97,7 +97,7 @@ async def test_a_change_counts_once_two_looks_have_found_the_same(path: Path) ->
     assert file.settings.pool.unbind_delay == 62.0
 
 
-async def test_what_means_the_same_is_no_change(path: Path) -> None:
+async def test_what_means_the_same_is_not_a_change(path: Path) -> None:
     file = SettingsFile(path)
     async with looking(file) as changed:
         write(path, "# explained\n" + GOOD.replace("60", '"PT1M"'))

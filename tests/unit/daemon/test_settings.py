@@ -106,7 +106,7 @@ def test_a_missing_file_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
         load(tmp_path / "absent.toml")
 
 
-def test_a_file_that_is_no_toml_or_no_text_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_or_not_text_is_an_error(tmp_path: Path) -> None:
     assert "is not TOML" in problem(tmp_path, "pool = [")
     (tmp_path / "daemon.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="cannot be read"):

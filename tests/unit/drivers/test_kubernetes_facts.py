@@ -57,7 +57,7 @@ def test_a_worker_runs_when_its_container_does() -> None:
     assert pod(RUNNING).running
     assert not pod(container(waiting={"reason": "ContainerCreating"})).running
     assert not pod().running
-    # A container beside it is no worker
+    # A container beside it is not a worker
     assert not pod(container("beside", running={}), container(waiting={})).running
     # But a group of an older template may have called it otherwise
     assert pod(container("former", running={})).running
@@ -110,7 +110,7 @@ def test_an_exit_says_what_to_do_and_shows_no_credential(ended: Manifest, says: 
     assert "first" not in told
 
 
-def test_an_init_container_that_has_done_its_work_is_no_exit() -> None:
+def test_an_init_container_that_has_done_its_work_is_not_an_exit() -> None:
     done = container("init", terminated=terminated(0))
     assert facts.news(pod(), pod(RUNNING, initContainerStatuses=[done])) == []
     failed = container("init", terminated=terminated(1))
@@ -141,7 +141,7 @@ def test_a_pod_that_cannot_run_is_reported(status: Manifest, says: str) -> None:
     assert says in told
 
 
-def test_a_secret_that_the_node_has_not_seen_yet_is_no_trouble() -> None:
+def test_a_secret_that_the_node_has_not_seen_yet_is_not_trouble() -> None:
     message = "failed to sync secret cache: timed out waiting for the condition"
     waiting = {"reason": "CreateContainerConfigError", "message": message}
     assert facts.news(pod(), pod(container(waiting=waiting))) == []

@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne.drivers.kubernetes.api import as_yaml
 from osrdyne.drivers.kubernetes.manifests import Manifests, key_of
-from osrdyne.drivers.kubernetes.template import OURS, Templates
+from osrdyne.drivers.kubernetes.template import WORKER_VARIABLES, Templates
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames, engine_name
 from tests.hard_keys import KEYS
@@ -88,7 +88,7 @@ def test_all_that_was_declared_passes_through() -> None:
 @pytest.mark.parametrize("key", [*KEYS, "$(WORKER_ID) $$x"])
 def test_a_worker_gets_its_variables_and_the_address_from_the_secret(key: str) -> None:
     environment = {one["name"]: one for one in worker_of(manifests().deployment(key))["env"]}
-    assert environment.keys() == OURS | {"MODEL"}
+    assert environment.keys() == WORKER_VARIABLES | {"MODEL"}
     assert environment["WORKER_ID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert environment["WORKER_AMQP_URI"]["valueFrom"] == {"secretKeyRef": {"name": "worker", "key": "uri"}}
     # A doubled dollar sign is one in the container (Kubernetes, "Define Dependent Environment Variables").

@@ -160,7 +160,9 @@ async def test_an_answer_that_is_older_than_what_was_seen_changes_nothing(seen: 
         assert seen.versions() == {"b": 8}
 
 
-async def test_a_watch_that_was_quiet_for_too_long_is_no_failure(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_watch_that_was_quiet_for_too_long_is_not_a_failure(
+    seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running(seen):
         await seen.settled(ApiRefused("too old", 410))
         assert seen.mirror.failure is None

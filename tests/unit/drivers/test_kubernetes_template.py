@@ -108,7 +108,7 @@ def test_an_address_file_in_a_volume_is_the_templates_to_name(tmp_path: Path) ->
     assert load(tmp_path, autoscaling="none", container=None).scaler is None
 
 
-def test_a_replica_count_is_no_mistake_where_an_autoscaler_owns_it(tmp_path: Path) -> None:
+def test_a_replica_count_is_not_a_mistake_where_an_autoscaler_owns_it(tmp_path: Path) -> None:
     made = deployment()
     made["spec"]["replicas"] = 0
     write(tmp_path, deployment=made, hpa={"spec": {"minReplicas": 1, "maxReplicas": 3}})

@@ -115,7 +115,7 @@ def test_a_driver_that_cannot_be_loaded_is_an_error_where_it_is_chosen(
     assert says in done.stderr
 
 
-def test_a_driver_that_cannot_be_loaded_is_no_error_where_another_one_is_chosen(tmp_path: Path) -> None:
+def test_a_driver_that_cannot_be_loaded_is_not_an_error_where_another_is_chosen(tmp_path: Path) -> None:
     done = opened(tmp_path, 'kind = "noop"\n', registered="outside:missing")
 
     assert done.stdout == "NoopDriver\n", done.stderr

@@ -60,7 +60,7 @@ def test_nothing_is_reported_of_a_unit_that_goes_on(after: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("after", [ENDED, FAILED])
-def test_an_end_that_was_asked_for_is_no_error(after: Snapshot) -> None:
+def test_an_end_that_was_asked_for_is_not_an_error(after: Snapshot) -> None:
     assert event(RUNS, after, asked=True) == UnitEvent(None, 5, gone=True)
 
 
@@ -161,7 +161,7 @@ def test_only_the_run_that_was_asked_to_end_may_end_in_silence() -> None:
     assert [one.error is None for _, one in found] == [True, False]
 
 
-def test_what_a_former_daemon_asked_to_stop_is_no_error() -> None:
+def test_what_a_former_daemon_asked_to_stop_is_not_an_error() -> None:
     watching, found = told()
     assert watching.adopt("a", Listed("deactivating", "stop-sigterm", "stop"))
     watching.hear("a", properties(FAILED))

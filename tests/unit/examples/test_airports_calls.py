@@ -39,7 +39,7 @@ def test_a_call_comes_when_its_flight_left_or_else_when_it_should_have(source: s
     ]
 
 
-def test_a_flight_whose_aircraft_is_not_known_is_no_call_of_an_aircraft(source: str) -> None:
+def test_a_flight_whose_aircraft_is_not_known_is_not_a_call_of_an_aircraft(source: str) -> None:
     assert [key for _, key in calls.flights(source, "tailnum")] == ["N2", "N1", "N1"]
 
 

@@ -31,7 +31,7 @@ def reply(answer: dict[str, Any], worker: str, answers: int) -> replies.Reply:
 
 
 class Pool:
-    """Answers as workers do that take `start` seconds to start; notes when it was asked what."""
+    """Answers like workers that take `start` seconds to start. Notes the time and key of each request."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._start = start
@@ -66,7 +66,7 @@ async def test_the_demo_waits_for_workers_that_are_being_started_however_long_th
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("watch", [watching(started=0), None], ids=["no group started", "groups are not counted"])
-async def test_the_demo_ends_soon_when_nothing_answers_and_nothing_is_started(
+async def test_the_demo_ends_soon_when_no_worker_answers_and_none_is_started(
     watch: group_watch.GroupWatch | None,
 ) -> None:
     asks = replay.plan(departures((0, "BOS")), speed=60)
@@ -96,7 +96,7 @@ async def test_requests_are_sent_in_their_order_at_their_distances(looptime: Any
 
 
 @pytest.mark.looptime
-async def test_a_request_that_started_its_worker_is_distinguished_from_those_that_waited_and_warm_ones() -> None:
+async def test_cold_waiting_and_warm_requests_are_distinguished() -> None:
     asks = replay.plan(departures((0, "BOS"), (1, "BOS"), (10, "BOS"), (11, "ORD")), speed=60)
 
     outcomes = await replay.replay(Pool(start=5).call, asks, replay.Progress())
@@ -111,7 +111,7 @@ async def test_a_request_that_started_its_worker_is_distinguished_from_those_tha
 
 
 @pytest.mark.looptime
-async def test_what_is_not_answered_is_lost_and_an_error_reply_is_wrong() -> None:
+async def test_a_request_without_an_answer_is_lost_and_an_error_reply_is_wrong() -> None:
     # Given one destination that never answers, one whose answer is an error, one that answers in another form
     async def call(key: str, _body: bytes) -> replies.Reply:
         if key == "SBN":
@@ -177,11 +177,11 @@ def test_the_day_of_the_demo_lets_more_workers_go_cold_than_there_are_destinatio
 
 
 @pytest.mark.full
-def test_every_question_of_the_demo_is_one_that_workers_answer(table: WholeTable) -> None:
-    nobody = flights.Airport("XXX", None, [], {})
+def test_workers_answer_every_kind_of_question_of_the_demo(table: WholeTable) -> None:
+    empty = flights.Airport("XXX", None, [], {})
 
     kinds = {
-        questions.answer(nobody, ask.question)["question"]
+        questions.answer(empty, ask.question)["question"]
         for ask in replay.plan(table.schedule(demo.DAY, 6, 8), demo.SPEED)
     }
 
@@ -240,8 +240,8 @@ async def test_a_broker_that_is_away_is_named_without_its_password(
     arguments = ["--broker", "amqp://someone:secret@127.0.0.1:9/%2F", "--hours", "5-6"]
     code = await asyncio.to_thread(demo.main, arguments)  # a thread, because main runs a loop of its own
 
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 2
-    assert "127.0.0.1:9" in said.err
-    assert "make up" in said.err
-    assert "secret" not in said.err + said.out
+    assert "127.0.0.1:9" in output.err
+    assert "make up" in output.err
+    assert "secret" not in output.err + output.out

@@ -41,7 +41,7 @@ def test_runs_of_two_airports_do_not_overlap() -> None:
     assert overlapping([Effect("LAX", 1, 0.0, 1.0), Effect("BOS", 2, 0.5, 1.5)]) == 0
 
 
-def test_a_run_that_begins_before_the_one_before_it_ends_overlaps_in_whatever_order_they_are_given() -> None:
+def test_a_run_that_begins_before_the_previous_run_ends_overlaps_whatever_their_order() -> None:
     pair = [Effect("LAX", 1, 0.0, 1.0), Effect("LAX", 2, 0.9, 2.0)]
     assert overlapping(pair) == overlapping(pair[::-1]) == 1
 

@@ -87,7 +87,7 @@ EDGES: dict[str, tuple[str, questions.Question]] = {
     "one flight, cancelled": ("LGA", {"question": "delays"}),
     "one flight": ("LEX", {"question": "delays"}),
     "no flight yet": ("LEX", {"question": "likely-delay", "at": "2013-03-01T12:00", "origin": "LGA"}),
-    "an origin is no destination": ("JFK", {"question": "delays"}),
+    "an origin is not a destination": ("JFK", {"question": "delays"}),
     "the hour that comes twice": (
         "BOS",
         {"question": "likely-delay", "at": "2013-11-03T01:30", "origin": "JFK"},
@@ -133,7 +133,7 @@ def test_rare_weather_falls_back_to_all_weather_and_says_so(folder: str) -> None
 
 
 @pytest.mark.parametrize("key", ["", "bos", "BOSS", "../BOS", "ÄÖÜ", "weather", "a\nb", "x" * 255])
-def test_a_key_that_is_no_destination_is_answered_without_flights(folder: str, key: str) -> None:
+def test_a_key_that_is_not_a_destination_is_answered_without_flights(folder: str, key: str) -> None:
     assert answer(folder, key, {"question": "delays"}) == {
         "question": "delays",
         "airport": key,

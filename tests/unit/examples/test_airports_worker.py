@@ -1,4 +1,4 @@
-"""The example's worker while it is no worker yet."""
+"""The example's worker while it is not a worker yet."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_it_judges_members_alike(module: Any) -> None:
         assert module.never_led(Answering(answer), "v", "q") == quorum.never_led(quorum.read(answer)), answer
 
 
-def test_a_queue_of_which_the_broker_cannot_say_anything_is_not_lost_and_a_broker_that_is_away_is_said(
+def test_a_queue_of_unknown_state_is_not_lost_and_an_unreachable_broker_is_reported(
     module: Any,
 ) -> None:
     assert not module.never_led(Answering(None), "v", "q")

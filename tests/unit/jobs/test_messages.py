@@ -12,7 +12,7 @@ def test_the_type_of_a_job_comes_out_as_it_was_cast() -> None:
 
 
 @pytest.mark.parametrize("job", ["true", "null", "1.5", "9223372036854775808", "1" * 300, '"7"'])
-def test_what_can_be_no_job_of_a_database_does_not_matter(job: str) -> None:
+def test_a_number_that_cannot_be_a_job_of_a_database_does_not_matter(job: str) -> None:
     assert messages.decode(f'{{"type": "route", "job": {job}}}'.encode()) == "route"
 
 

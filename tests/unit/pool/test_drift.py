@@ -209,7 +209,7 @@ def test_an_exchange_that_takes_requests_is_found_whatever_its_name() -> None:
     assert said(found) == [("foreign-binding", "binding core-req-xchg -> core-req-42")]
 
 
-def test_another_listener_to_activity_is_no_stranger() -> None:
+def test_another_listener_to_activity_is_not_a_stranger() -> None:
     assert drift(OURS, live(bindings=(*live().bindings, Binding("core-activity-xchg", "dashboard")))) == []
 
 
@@ -261,7 +261,7 @@ def test_a_user_that_can_send_as_the_daemon_is_found_when_users_are_compared() -
     assert (found.rule, found.object) == ("impersonator", "user foreign")
 
 
-def test_the_order_of_tags_and_the_users_of_others_are_no_drift() -> None:
+def test_the_order_of_tags_and_the_users_of_others_are_not_drift() -> None:
     ours = replace(OURS, users=(User("core-daemon", "daemon", ("a", "b")),), permissions=())
     there = live(
         users=(User("core-daemon", "", ("b", "a")), User("other", "")), permissions=(Permission("o", "", "", ""),)

@@ -128,7 +128,7 @@ def test_an_argument_of_the_wrong_type_is_found(key: str, value: int | str) -> N
     assert "argument-type" in rules(replace(GOOD, queues=(Queue("q", arguments={key: value}),)))
 
 
-def test_a_boolean_is_no_number() -> None:
+def test_a_boolean_is_not_a_number() -> None:
     assert rules(replace(GOOD, queues=(Queue("q", arguments={"x-max-length": True}),))) == ["argument-type"]
 
 

@@ -37,7 +37,7 @@ def test_a_look_that_did_not_succeed_proves_nothing_and_clears_nothing() -> None
     assert unknown.after({"core-orphan": True}, 101.0).lost == {"core-orphan"}
 
 
-def test_a_queue_that_has_a_leader_in_between_is_no_suspect_any_more() -> None:
+def test_a_queue_that_has_a_leader_in_between_is_not_a_suspect_any_more() -> None:
     led = Evidence().after({"core-orphan": True}, 10.0).after({"core-orphan": False}, 11.0)
 
     assert led.suspects == frozenset()

@@ -70,7 +70,7 @@ def test_every_limit_of_a_user_and_of_the_virtual_host_is_requested() -> None:
     assert {path[2] for path in requested} == {"max-queues", "max-connections", "max-channels"}
 
 
-def test_bindings_of_queues_and_of_exchanges_are_distinguished_and_those_of_the_default_exchange_left_out() -> None:
+def test_bindings_of_queues_and_exchanges_are_distinguished_without_the_default_exchange() -> None:
     def binding(source: str, to: str) -> dict[str, Any]:
         return {"source": source, "destination": "x", "destination_type": to, "routing_key": "k"}
 

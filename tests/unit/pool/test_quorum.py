@@ -33,7 +33,7 @@ def test_an_answer_is_read_member_by_member() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", None, "undefined", True])
-def test_what_a_node_cannot_say_is_no_number(nothing: Any) -> None:
+def test_what_a_node_cannot_say_is_not_a_number(nothing: Any) -> None:
     assert read([told("noproc", nothing, nothing)]) == (Member("rabbit@one", "noproc", None, None),)
 
 

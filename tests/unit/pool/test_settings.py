@@ -164,7 +164,7 @@ def test_settings_of_redo_are_parsed_and_pass_through_json_as_they_are() -> None
     assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
 
 
-def test_where_keys_are_unbound_soon_casts_that_keep_their_groups_come_often_enough_by_themselves() -> None:
+def test_where_keys_are_unbound_soon_casts_come_often_enough_to_keep_their_groups() -> None:
     assert parse().redo().alive_interval == ALIVE_INTERVAL
     assert parse(unbind_delay=60).redo().alive_interval == 20.0
     assert parse(overrides={"42": {"unbind_delay": 30}}).redo().alive_interval == 10.0

@@ -99,13 +99,13 @@ def test_the_name_of_a_batch_may_be_a_byte_array() -> None:
     assert [*unpack({**BATCHED, headers.X_EVENT: b"batch"}, body)] == json.loads(body)
 
 
-def test_what_is_no_batch_is_an_event_whatever_its_body_is() -> None:
+def test_what_is_not_a_batch_is_an_event_whatever_its_body_is() -> None:
     told = {headers.X_EVENT: "made-up", headers.X_BATCH_VERSION: 9}
     assert unpack(told, b"[{") == (told,)
     assert unpack(None, b"") == ({},)
 
 
-def test_an_integer_of_more_than_64_bits_is_no_integer() -> None:
+def test_an_integer_of_more_than_64_bits_is_not_an_integer() -> None:
     [told] = unpack(BATCHED, b'[{"x-event-time": 100000000000000000000}]')
     assert headers.integer(told, "x-event-time") is None
     assert headers.integer({"t": 2**63 - 1}, "t") == 2**63 - 1

@@ -53,7 +53,7 @@ def test_a_key_survives_the_wire_as_text_and_as_bytes(key: str) -> None:
     ("routing_key", "why"),
     [("a\0b", "NUL"), (b"\0", "NUL"), (b"\xff", "UTF-8"), ("\udcff", "UTF-8"), ("é" * 128, "256 bytes")],
 )
-def test_what_no_worker_can_be_given_is_no_key(routing_key: str | bytes, why: str) -> None:
+def test_a_text_that_no_worker_can_be_given_is_not_a_key(routing_key: str | bytes, why: str) -> None:
     with pytest.raises(InvalidKey, match=why):
         keys.decode(routing_key)
 
@@ -161,7 +161,7 @@ def test_a_reply_goes_to_no_other_address(address: str | bytes | None) -> None:
 @pytest.mark.parametrize(
     "address", [f"reply-a-{'0' * 31}", f"reply-a-{'0' * 33}", f"reply-a-{'A' * 32}", f" reply-a-{'0' * 32}"]
 )
-def test_a_name_that_begins_as_a_reply_queue_and_is_none_is_no_address(address: str) -> None:
+def test_a_name_that_only_begins_like_a_reply_queue_is_not_an_address(address: str) -> None:
     assert not is_reply_address(address)
     assert not is_reply_address(f"reply-a-{'0' * 32}\n")
 

@@ -28,7 +28,7 @@ def test_a_header_is_read_from_a_string_and_from_a_byte_array(value: object) -> 
 
 
 @pytest.mark.parametrize("value", [None, 1, True, 1.5, b"\xff", ["ok"], {"a": "ok"}])
-def test_a_header_that_is_no_text_is_none(value: object) -> None:
+def test_a_header_that_is_not_text_is_none(value: object) -> None:
     assert headers.text(value) is None
 
 
@@ -123,7 +123,7 @@ def test_the_environment_has_the_six_variables_of_the_protocol_and_optional_ones
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "0", "1.5", "²"])
-def test_a_consumer_timeout_that_is_no_number_is_none(text: str) -> None:
+def test_a_consumer_timeout_that_is_not_a_number_is_none(text: str) -> None:
     environment = ENVIRONMENT.to_environ() | {"WORKER_CONSUMER_TIMEOUT": text}
     assert WorkerEnvironment.from_environ(environment) == ENVIRONMENT
 
@@ -193,7 +193,7 @@ def test_a_duration_is_seconds_or_iso_8601_text(value: object, seconds: float) -
         "PT1M ",
     ],
 )
-def test_what_is_no_duration_is_refused_with_what_would_be_right(value: object) -> None:
+def test_what_is_not_a_duration_is_refused_with_what_would_be_right(value: object) -> None:
     with pytest.raises(ValueError, match=r"not a duration.*give seconds \(90 or 1.5\) or ISO 8601 text"):
         parse_seconds(value)
 

@@ -70,7 +70,7 @@ def test_the_list_of_commands_is_that_of_the_transactions() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"f" * 31, b"f" * 33, b"F" * 32, b"f" * 31 + b"\n", b"\xff" * 32])
-def test_what_is_no_id_is_none(raw: bytes) -> None:
+def test_what_is_not_an_id_is_none(raw: bytes) -> None:
     assert names.id_from(raw) is None
     assert names.node_of(raw + b"." + raw) is None
 

@@ -52,7 +52,7 @@ def test_a_command_that_leaves_nothing_ends_as_it_would_alone(tmp_path: Path, co
     assert contained(tmp_path, "sh", "-c", f"exit {code}") == (code, [])
 
 
-def test_a_process_that_is_just_ending_is_no_leftover(tmp_path: Path) -> None:
+def test_a_process_that_is_just_ending_is_not_a_leftover(tmp_path: Path) -> None:
     assert contained(tmp_path, "sh", "-c", "sleep 0.1 &", grace=PATIENCE) == (0, [])
 
 

@@ -65,7 +65,7 @@ def test_every_state_of_a_key_that_needs_a_person_is_explained() -> None:
     assert shown == set(status_view.STATES) - {"idle"}
 
 
-#: Texts of several words in code marks that are no commands: what the daemon says.
+#: Texts of several words in code marks that are not commands: what the daemon says.
 SAID = sorted(
     text
     for text in re.findall(r"`([^`\n]+)`", PAGE)

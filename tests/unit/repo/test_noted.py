@@ -93,5 +93,5 @@ def test_pytest_notes_what_runs_and_what_failed(processes: list[str], tmp_path: 
         ("tests/x.py::test_y", "tests/x.py::test_y"),
     ],
 )
-def test_the_group_of_a_test_is_no_part_of_its_id(reported: str, test: str) -> None:
+def test_the_group_of_a_test_is_not_part_of_its_id(reported: str, test: str) -> None:
     assert noted.without_group(reported) == test

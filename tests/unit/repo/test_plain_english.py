@@ -1,13 +1,15 @@
-"""The pages that newcomers read first, and the product's code, are in plain English: no words that puzzle readers.
+"""The pages that newcomers read first, and all code, are in plain English: no words and no shapes that puzzle readers.
 
 The sentences of the pages are short, too.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,14 @@ MOST = 25
 DIALECT = re.compile(r"\b(nobody|somebody|anew|(is|are|was|were) told)\b|(?:^|[.!?] )(Who|Whoever) ", re.IGNORECASE)
 #: The same in code, where these words never have another sense.
 CODE_DIALECT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whom|anew|tells?|told)\b", re.IGNORECASE)
+#: The shape "is no X", where "is not an X" is plain. Comparisons such as "is no longer" are plain.
+IS_NO = re.compile(
+    r"\b(?:is|are|was|were|be|being)\s+no\s+"
+    r"(?!(?:longer|more|less|later|earlier|larger|smaller|shorter|higher|lower|greater)\b)",
+    re.IGNORECASE,
+)
+#: Files whose code still has the shape.
+WITH_SHAPE = {"packages/bus/osrdyne_bus/engine/connection.py"}
 #: Folders of the product that are in plain English.
 PRODUCT = (
     *(
@@ -50,11 +60,14 @@ PRODUCT = (
         "packages/amqp/",
         "packages/client/",
         "packages/worker/",
+        "packages/jobs/",
         "packages/relay/",
         "packages/bus/",
     ),
     *("daemon/osrdyne/", "infra/", "plugins/", "roles/"),
 )
+#: Most characters of the name of a test: a line of CI that fails shows it whole.
+MOST_OF_A_NAME = 90
 #: Folders of tests that are in plain English, names of tests included.
 TESTS = ("tests/broker/", "tests/faults/", "tests/unit/")
 #: Tokens that people read. From Python 3.12 the texts of an f-string are tokens of their own.
@@ -75,12 +88,12 @@ def sentences(text: str) -> list[str]:
     found = []
     for paragraph in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) ", f"\n{prose(text)}"):
         joined = " ".join(paragraph.split()).replace("**", "")
-        found += [one for one in re.split(r"(?<=[.!?;:])\s+", joined) if one]
+        found += [sentence for sentence in re.split(r"(?<=[.!?;:])\s+", joined) if sentence]
     return found
 
 
 def too_long(text: str) -> list[str]:
-    return [one for one in sentences(text) if len(one.split()) > MOST]
+    return [sentence for sentence in sentences(text) if len(sentence.split()) > MOST]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -93,6 +106,7 @@ def test_no_page_speaks_the_dialect(page: str) -> None:
     text = prose(Path(steps.ROOT, page).read_text())
 
     assert [found[0] for found in DIALECT.finditer(" ".join(text.split()))] == []
+    assert list(is_no(text)) == []
 
 
 def test_a_long_sentence_is_found_wherever_its_lines_break() -> None:
@@ -102,14 +116,19 @@ def test_a_long_sentence_is_found_wherever_its_lines_break() -> None:
     assert too_long(f"```sh\n{long}\n```\n| {long.replace(chr(10), ' ')} |\n[short]({'a' * 300})") == []
 
 
-def dialect(source: str) -> list[str]:
-    """Dialect words in the comments, docstrings and strings of Python code, each with its line number."""
+def is_no(text: str) -> Iterator[re.Match[str]]:
+    """The places where a text says "is no X". "There is no X" is plain."""
+    return (found for found in IS_NO.finditer(text) if not text[: found.start()].rstrip().lower().endswith("there"))
+
+
+def dialect(source: str, find: Callable[[str], Iterator[re.Match[str]]] = CODE_DIALECT.finditer) -> list[str]:
+    """Dialect in the comments, docstrings and strings of Python code, each with its line number."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return [
-        f"{token.start[0] + token.string[: found.start()].count(chr(10))}: {found[0]}"
+        f"{token.start[0] + token.string[: found.start()].count(chr(10))}: {' '.join(found[0].split())}"
         for token in tokens
         if token.type in READ
-        for found in CODE_DIALECT.finditer(token.string)
+        for found in find(token.string)
     ]
 
 
@@ -143,7 +162,73 @@ def test_no_name_of_a_test_speaks_the_dialect(folder: str) -> None:
     ] == []
 
 
+def test_the_name_of_a_test_has_at_most_90_characters() -> None:
+    names = {name: re.findall(r"def (test_\w+)", Path(steps.ROOT, name).read_text()) for name in steps.tracked(".py")}
+
+    assert sum(map(len, names.values())) > 2500
+    assert [f"{name}: {test}" for name, tests in names.items() for test in tests if len(test) > MOST_OF_A_NAME] == []
+
+
 def test_dialect_is_found_in_texts_but_not_in_names() -> None:
     code = 'def tell(key: str) -> str:\n    """One.\n\n    Nobody knows."""\n    return f"{key} anew"  # told\n'
 
     assert dialect(code) == ["4: Nobody", "5: anew", "5: told"]
+
+
+@pytest.mark.parametrize("folder", sorted({name.split("/")[0] for name in steps.tracked(".py") if "/" in name}))
+def test_code_says_is_not_an_x_and_never_is_no_x_names_of_tests_included(folder: str) -> None:
+    found = []
+    for name in set(code_in(f"{folder}/")) - WITH_SHAPE:
+        source = Path(steps.ROOT, name).read_text()
+        tests = re.findall(r"def (test_\w+)", source)
+        found += [f"{name}:{shape}" for shape in dialect(source, is_no)]
+        found += [f"{name}: {test}" for test in tests if list(is_no(test.replace("_", " ")))]
+
+    assert found == []
+
+
+def loops_over_one(source: str) -> list[int]:
+    """The lines of a module whose loop, comprehension or lambda calls what it holds `one`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            names = [name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)]
+            found += [node.target.lineno] if "one" in names else []
+        elif isinstance(node, ast.Lambda):
+            found += [node.lineno] if "one" in [argument.arg for argument in node.args.args] else []
+    return found
+
+
+@pytest.mark.parametrize("folder", ["packages/", "daemon/", "infra/", "plugins/", "roles/", "examples/", "tools/"])
+def test_a_loop_variable_says_what_it_holds_and_is_not_one(folder: str) -> None:
+    found = {name: lines for name in code_in(folder) if (lines := loops_over_one(Path(steps.ROOT, name).read_text()))}
+
+    assert found == {}
+
+
+def test_a_loop_over_one_is_found_in_each_form() -> None:
+    code = "for one in a: pass\n[b for c, one in a]\nsorted(a, key=lambda one: one.b)\nfor line in a: one(line)\n"
+
+    assert loops_over_one(code) == [1, 2, 3]
+
+
+#: A constant whose comment says that it is a number of seconds.
+SECONDS = re.compile(r"^#: Seconds\b.*\n(?:#:.*\n)*(_?[A-Z][A-Z0-9_]*)(?:: \w+)? = ", re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["packages/jobs/", "packages/relay/"])
+def test_the_name_of_a_constant_in_seconds_says_so(folder: str) -> None:
+    named = [(name, found) for name in code_in(folder) for found in SECONDS.findall(Path(steps.ROOT, name).read_text())]
+
+    assert len(named) > 10
+    assert [(name, constant) for name, constant in named if not constant.endswith("_SECONDS")] == []
+
+
+@pytest.mark.parametrize("text", ["it is no\n    duration", "what ARE no durations", "being no table"])
+def test_the_shape_is_no_x_is_found_over_the_end_of_a_line(text: str) -> None:
+    assert dialect(f'"""{text}"""', is_no)
+
+
+@pytest.mark.parametrize("text", ["There is no\n    duration", "it is no longer there", "is not a table", "is none"])
+def test_plain_sentences_with_no_are_not_found(text: str) -> None:
+    assert dialect(f'"""{text}"""', is_no) == []

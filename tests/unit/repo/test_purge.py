@@ -137,7 +137,7 @@ def package(made: Made, *installed: str) -> None:
     made.add("var/lib/dpkg/status", status)
 
 
-def test_packages_are_listed_with_the_command_that_removes_them_and_their_record_stays_until_then(
+def test_packages_are_listed_with_the_command_that_removes_them_and_stay_recorded_until_then(
     made: Made, capsys: Shown
 ) -> None:
     all_of_it(made)

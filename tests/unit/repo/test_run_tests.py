@@ -139,7 +139,7 @@ def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> 
     assert run.failures == [words[0], words[2]]
 
 
-def test_an_empty_selection_is_no_failure_and_anything_else_is() -> None:
+def test_an_empty_selection_is_not_a_failure_and_anything_else_is() -> None:
     assert [run_of("x", code=code).failed for code in (0, 5, 1, 2, contained.LEFT)] == [False, False, True, True, True]
 
 
@@ -210,7 +210,7 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
         assert not {"RabbitMQ 4.3", "Docker engine", "Pulumi"} & {*small}
         assert "RabbitMQ 4.3" in [part.name for part in prepare.needed("test-all", [tier])]
     assert prepare.needed("test-all", ["unit", "simulation"]) == []
-    assert tiers.ONE_BROKER == broker.OF_THE_DEMO
+    assert tiers.ONE_BROKER == broker.DEMO_VERSION
 
 
 def test_only_make_test_all_prepares_a_postgresql_for_the_jobs_and_the_faults() -> None:

@@ -102,7 +102,7 @@ def test_a_refusal_is_found_in_what_a_library_makes_of_it(tmp_path: Path) -> Non
     assert said(as_cause) == said(error)
 
 
-def test_an_error_that_is_no_refusal_has_no_fault() -> None:
+def test_an_error_that_is_not_a_refusal_has_no_fault() -> None:
     for error in (OSError("connection refused"), ssl.SSLError(1, "wrong version number")):
         assert certificate_faults.fault(error, authority=None, setting="cacertfile") is None
 

@@ -1,4 +1,4 @@
-"""What is imported by a command is no work for the collector of garbage."""
+"""What is imported by a command is not scanned by the garbage collector."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ print(gc.isenabled())
 """
 
 
-def test_nothing_is_collected_while_modules_are_imported_and_they_are_kept_out_of_later_collections() -> None:
+def test_garbage_is_not_collected_during_imports_and_modules_are_frozen_afterwards() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True", "True", "False"]

@@ -114,7 +114,7 @@ def test_a_few_warnings_are_all_shown_and_nothing_is_said_about_them() -> None:
     assert bounded.messages() == ["group failed"] * 12
 
 
-def test_lines_that_are_no_warnings_are_never_left_out() -> None:
+def test_lines_that_are_not_warnings_are_never_left_out() -> None:
     bounded = Bounded("info")
     for _ in range(100):
         bounded.log.info("group started")

@@ -12,7 +12,7 @@ def test_each_failure_doubles_the_pause_up_to_the_limit(failures: int, pause: fl
     assert back_off(failures) == pause
 
 
-def test_pauses_of_programs_that_failed_together_differ_and_are_no_shorter_than_half() -> None:
+def test_pauses_of_programs_that_failed_together_differ_and_are_not_shorter_than_half() -> None:
     pauses = {jittered(3, first=0.1, limit=5.0) for _ in range(100)}
     assert len(pauses) > 50
     assert min(pauses) >= 0.2

@@ -50,7 +50,7 @@ def test_an_archive_with_another_checksum_is_not_kept(tmp_path: Path, monkeypatc
     assert [one.suffix for one in (tmp_path / "cache/osrdyne/maven").iterdir()] == [".lock"]
 
 
-def test_a_maven_that_fails_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_maven_that_fails_leaves_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = Archive("g", "a", "1", archive(tmp_path, monkeypatch, code=1))
 
     with pytest.raises(NotFetched, match=r"Maven could not fetch g:a:1:tar\.gz:bin"):

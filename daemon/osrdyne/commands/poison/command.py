@@ -91,10 +91,10 @@ def _on_inventory(command: Callable[..., None]) -> Callable[..., None]:
 
     _, *own_options = inspect.signature(command, eval_str=True).parameters.values()
     given, *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
-    known = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (given, *own_options, *shared)]
+    known = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (given, *own_options, *shared)]
     # Typer reads name, help and options of a command from these.
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {one.name: one.annotation for one in known}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in known}
     run.__dict__["__signature__"] = inspect.Signature(known)
     return run
 
@@ -109,9 +109,9 @@ def list_(
 
     Nothing is consumed, and their order stays.
     """
-    entries = [one for one in _run(place, Inventory.entries) if not key or one.key in key]
+    entries = [entry for entry in _run(place, Inventory.entries) if not key or entry.key in key]
     if place.as_json:
-        print_json({"entries": [text.document(one) for one in entries]})
+        print_json({"entries": [text.document(entry) for entry in entries]})
     else:
         text.print_table(entries)
 
@@ -190,10 +190,10 @@ def _take_out(
 ) -> None:
     """Let a person confirm entries that are not named one by one, then act on exactly these."""
     if not yes and not selection.ids:
-        found = [one for one in _run(place, Inventory.entries) if one in selection]
+        found = [entry for entry in _run(place, Inventory.entries) if entry in selection]
         if found and not typer.confirm(f"{len(found)} entries of {place.names.pool} will be {event}. Go on?", err=True):
             raise typer.Exit(NO)
-        selection = Selection.of([one.id for one in found])
+        selection = Selection.of([entry.id for entry in found])
     with audits.opened(audit or place.audit) as write:
 
         async def work(inventory: Inventory) -> list[PoisonOutcome]:
@@ -207,9 +207,9 @@ def _take_out(
             return await inventory.take_out(selection, each)
 
         outcomes = _run(place, work)
-    missing = sorted(selection.ids - {one.entry.id for one in outcomes})
+    missing = sorted(selection.ids - {outcome.entry.id for outcome in outcomes})
     text.print_outcomes(outcomes, missing, event, as_json=place.as_json)
-    if missing or any(one.kept_because is not None for one in outcomes):
+    if missing or any(outcome.kept_because is not None for outcome in outcomes):
         raise typer.Exit(NO)
 
 

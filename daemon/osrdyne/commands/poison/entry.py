@@ -1,7 +1,7 @@
-"""Entries of the poison inventory: what one says, and what of it travels on when it is sent again. Pure.
+"""Entries of the poison inventory: reads them, and decides which of their properties are sent again. Pure.
 
 An entry is a message of `{pool}-poison` or `{pool}-unanswered` as the daemon wrote it. A message from another sender is
-an entry too, with an identity made from its contents.
+an entry too, with an id made from its contents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from osrdyne_protocol import headers, keys
 from osrdyne_protocol.errors import InvalidKey
 
 #: Headers that are dropped when an entry is sent again: those that the broker and the daemon added.
-_LEFT_BEHIND = (
+_DROPPED = (
     headers.BROKER_ADDED
     | headers.POISON
     | {headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_USER, headers.X_LET_IN}
@@ -32,9 +32,9 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry, without its body. What the message does not say is None."""
+    """One entry, without its body. A field is None if the message does not say it."""
 
-    #: Stable: the same at each look, also after restarts.
+    #: The same each time that the entry is read, also after restarts.
     id: str
     reason: str | None
     detail: str | None
@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which entries a command is about: those with these ids, those of these keys, or all."""
+    """The entries that a command is about: those with these ids, those of these keys, or all."""
 
     ids: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
@@ -67,32 +67,32 @@ class Selection:
 
 
 def read(message: Message) -> Entry:
-    """Return what a message of the inventory says. Never fails: what cannot be read is None."""
-    given = message.properties.headers or {}
-    reason, key = (headers.text(given.get(name)) for name in (headers.X_POISON_REASON, headers.X_POISON_KEY))
+    """Read a message of the inventory. Never fails: a field that cannot be read is None."""
+    found = message.properties.headers or {}
+    reason, key = (headers.text(found.get(name)) for name in (headers.X_POISON_REASON, headers.X_POISON_KEY))
     return Entry(
-        id=headers.text(given.get(headers.X_POISON_ID)) or _made_up(message, given),
+        id=headers.text(found.get(headers.X_POISON_ID)) or _derived_id(message, found),
         reason=reason if message.malformed is None else UNREADABLE,
-        detail=message.malformed or headers.text(given.get(headers.X_POISON_DETAIL)),
+        detail=message.malformed or headers.text(found.get(headers.X_POISON_DETAIL)),
         key=key,
-        queue=headers.text(given.get(headers.X_POISON_QUEUE)),
-        time_ms=headers.integer(given, headers.X_POISON_TIME),
-        deliveries=headers.integer(given, headers.X_POISON_DELIVERIES),
-        attempts=_attempts(given.get(headers.X_POISON_ATTEMPTS)),
+        queue=headers.text(found.get(headers.X_POISON_QUEUE)),
+        time_ms=headers.integer(found, headers.X_POISON_TIME),
+        deliveries=headers.integer(found, headers.X_POISON_DELIVERIES),
+        attempts=_attempts(found.get(headers.X_POISON_ATTEMPTS)),
         correlation_id=headers.text(message.properties.correlation_id),
         size=len(message.body),
     )
 
 
 def replayed(message: Message, *, keep_deadline: bool) -> Properties:
-    """Return the properties with which an entry is sent to its workers again: as new, and without a time to live.
+    """Return the properties of an entry that is sent to its workers again: as a new request, without a time to live.
 
     Its deadline has most likely passed, and it would be answered `expired` at once; `keep_deadline` leaves it on.
     """
-    left_behind = _LEFT_BEHIND if keep_deadline else _LEFT_BEHIND | {headers.X_DEADLINE}
+    dropped = _DROPPED if keep_deadline else _DROPPED | {headers.X_DEADLINE}
     result = copy.copy(message.properties)
-    given = {name: value for name, value in (result.headers or {}).items() if name not in left_behind}
-    result.headers = given or None
+    kept = {name: value for name, value in (result.headers or {}).items() if name not in dropped}
+    result.headers = kept or None
     result.user_id = None
     result.expiration = None
     result.delivery_mode = 2
@@ -100,7 +100,7 @@ def replayed(message: Message, *, keep_deadline: bool) -> Properties:
 
 
 def unplayable(entry: Entry, message: Message) -> str | None:
-    """Say why an entry cannot be sent again; None when it can."""
+    """Return why an entry cannot be sent again; None when it can."""
     if message.malformed is not None:
         return message.malformed
     if entry.key is None:
@@ -114,20 +114,21 @@ def unplayable(entry: Entry, message: Message) -> str | None:
 
 def _attempts(value: object) -> tuple[PastDelivery, ...]:
     found = []
-    for one in value if isinstance(value, list) else ():
-        if isinstance(one, dict):
-            worker, time_ms = headers.text(one.get(headers.X_WORKER_ID)), headers.integer(one, headers.X_EVENT_TIME)
+    for attempt in value if isinstance(value, list) else ():
+        if isinstance(attempt, dict):
+            worker = headers.text(attempt.get(headers.X_WORKER_ID))
+            time_ms = headers.integer(attempt, headers.X_EVENT_TIME)
             if worker is not None and time_ms is not None:
                 found.append(PastDelivery(worker, time_ms))
     return tuple(found)
 
 
-def _made_up(message: Message, given: Mapping[str, Any]) -> str:
-    """Return an identity for an entry that carries none: of all of it that no look changes."""
-    stable = {name: value for name, value in given.items() if name not in headers.BROKER_ADDED}
+def _derived_id(message: Message, found: Mapping[str, Any]) -> str:
+    """Return an id for an entry without one, made from all its parts that do not change when it is read."""
+    stable = {name: value for name, value in found.items() if name not in headers.BROKER_ADDED}
     parts = (
         message.properties.correlation_id,
         message.routing_key,
-        sorted(stable.items(), key=lambda one: str(one[0])),
+        sorted(stable.items(), key=lambda header: str(header[0])),
     )
     return hashlib.sha256(repr(parts).encode() + message.body).hexdigest()[:12]

@@ -165,7 +165,7 @@ class Inventory:
 
     async def take_out(self, selection: Selection, act: Act) -> list[PoisonOutcome]:
         """Do `act` for each selected entry, in their order, and remove it where that returns None."""
-        return [one for queue in self._queues for one in await self._take_out(queue, selection, act)]
+        return [taken for queue in self._queues for taken in await self._take_out(queue, selection, act)]
 
     async def _take_out(self, queue: str, selection: Selection, act: Act) -> list[PoisonOutcome]:
         outcomes: list[PoisonOutcome] = []
@@ -188,7 +188,7 @@ class Inventory:
                     raise
                 await look.settled(queue)
                 more = look.left
-            done.update(one.entry.id for one in outcomes)
+            done.update(outcome.entry.id for outcome in outcomes)
         return outcomes
 
     async def send_again(self, entry: Entry, message: Message, *, keep_deadline: bool) -> str | None:

@@ -29,7 +29,9 @@ def document(entry: Entry) -> dict[str, Any]:
     values = asdict(entry)
     values["time"] = _moment(values.pop("time_ms"))
     values["request_id"] = values.pop("correlation_id")
-    values["attempts"] = [{"worker_id": one.worker_id, "time": _moment(one.time_ms)} for one in entry.attempts]
+    values["attempts"] = [
+        {"worker_id": attempt.worker_id, "time": _moment(attempt.time_ms)} for attempt in entry.attempts
+    ]
     return values
 
 
@@ -51,15 +53,15 @@ def print_table(entries: Iterable[Entry]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("id", "kept at", "key", "reason", "deliveries", "bytes", "request id"):
         table.add_column(name, overflow="fold", justify="right" if name in ("deliveries", "bytes") else "left")
-    for one in rows:
+    for row in rows:
         cells = (
-            one.id,
-            _moment(one.time_ms),
-            None if one.key is None else shown(one.key),
-            one.reason,
-            one.deliveries,
-            one.size,
-            one.correlation_id,
+            row.id,
+            _moment(row.time_ms),
+            None if row.key is None else shown(row.key),
+            row.reason,
+            row.deliveries,
+            row.size,
+            row.correlation_id,
         )
         table.add_row(*(Text(_NOWHERE if cell is None else printable(cell)) for cell in cells))
     console().print(table)
@@ -77,7 +79,7 @@ def print_whole(entry: Entry, message: Message) -> None:
     deaths = given.get(headers.X_DEATH)
     for death in deaths if isinstance(deaths, list) else ():
         _line("death", _death(death))
-    for name, value in sorted(given.items(), key=lambda one: str(one[0])):
+    for name, value in sorted(given.items(), key=lambda header: str(header[0])):
         if name not in headers.POISON and name != headers.X_DEATH:
             _line(f"header {name}", value)
     _line("body", f"{len(message.body)} bytes")
@@ -86,19 +88,19 @@ def print_whole(entry: Entry, message: Message) -> None:
 
 def print_outcomes(outcomes: list[PoisonOutcome], missing: list[str], done: str, *, as_json: bool) -> None:
     """Print the outcome of each entry; those that stay go to standard error with the reason."""
-    removed = [one.entry for one in outcomes if one.kept_because is None]
-    kept = [one for one in outcomes if one.kept_because is not None]
+    removed = [outcome.entry for outcome in outcomes if outcome.kept_because is None]
+    kept = [outcome for outcome in outcomes if outcome.kept_because is not None]
     if as_json:
-        failed = [{"id": one.entry.id, "problem": one.kept_because} for one in kept]
-        print_json({done: [document(one) for one in removed], "failed": failed, "not_found": missing})
+        failed = [{"id": outcome.entry.id, "problem": outcome.kept_because} for outcome in kept]
+        print_json({done: [document(entry) for entry in removed], "failed": failed, "not_found": missing})
     else:
         for entry in removed:
             key = _NOWHERE if entry.key is None else shown(entry.key)
             typer.echo(printable(f"{done} {entry.id} (key {key}, {entry.reason})"))
         if not outcomes and not missing:
             typer.echo("nothing there")
-    for one in kept:
-        complain(f"{one.entry.id} stays: {one.kept_because}")
+    for outcome in kept:
+        complain(f"{outcome.entry.id} stays: {outcome.kept_because}")
     for entry_id in missing:
         complain(f"no entry {entry_id}: replayed or buried already?")
 

@@ -67,7 +67,7 @@ def _calls(rows: Iterator[tuple[int, Any, Any, Any]], path: Path) -> Iterator[Pa
 def _csv(text: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, Any, Any, Any]]:
     reader = csv.reader(text, strict=True)
     header = next(reader, [])
-    unknown = [one for one in header if one not in _FIELDS]
+    unknown = [column for column in header if column not in _FIELDS]
     if unknown or "time" not in header or "key" not in header or len(set(header)) < len(header):
         raise CannotAsk(f"{path}: line 1: is {','.join(header)!r}; begin with a line of names: time,key[,duration]")
     time, key = header.index("time"), header.index("key")

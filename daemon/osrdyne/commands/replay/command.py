@@ -158,18 +158,18 @@ def _written(path: Path) -> Iterator[io.TextIOBase]:
 
 def _write(file: io.TextIOBase, events: Iterator[PastEvent]) -> None:
     written = functools.lru_cache(65_536)(functools.partial(json_module.dumps, ensure_ascii=False))
-    for one in events:
+    for event in events:
         # Only a key can hold what JSON has to escape; a general encoder takes as long as all the rest.
-        line = f'{{"key": {written(one.key)}, "event": "{one.event}", "event_id": "{one.event_id}"'
-        line += f', "time_ms": {one.time_ms}'
-        if one.worker_id is not None:
-            line += f', "worker_id": "{one.worker_id}"'
-        if one.request_id is not None:
-            line += f', "request_id": "{one.request_id}"'
-        if one.outcome is not None:
-            line += f', "outcome": "{one.outcome}"'
-        if one.duration_ms is not None:
-            line += f', "duration_ms": {one.duration_ms}'
+        line = f'{{"key": {written(event.key)}, "event": "{event.event}", "event_id": "{event.event_id}"'
+        line += f', "time_ms": {event.time_ms}'
+        if event.worker_id is not None:
+            line += f', "worker_id": "{event.worker_id}"'
+        if event.request_id is not None:
+            line += f', "request_id": "{event.request_id}"'
+        if event.outcome is not None:
+            line += f', "outcome": "{event.outcome}"'
+        if event.duration_ms is not None:
+            line += f', "duration_ms": {event.duration_ms}'
         file.write(line + "}\n")
 
 

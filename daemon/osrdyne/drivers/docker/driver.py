@@ -33,7 +33,7 @@ from osrdyne_protocol import names
 
 __all__ = ["DockerDriver"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` reports a container
 #: that was stopped while it waited for its restart.
@@ -68,7 +68,7 @@ class DockerDriver:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         #: Groups whose start was requested while their container was stopping: the next container follows it.
         self._start_again: set[str] = set()
-        #: Ids of containers whose end was reported lately: an event that comes after the listing is no second end.
+        #: Ids of containers whose end was reported lately: an event that comes after the listing is not a second end.
         self._told: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether the engine has given a container a log without a limit: so it does until it is started again.
@@ -98,7 +98,7 @@ class DockerDriver:
                     with contextlib.suppress(NoSuchContainer):
                         await self._mark(container, facts.stopping_name(name, container.id))
                         await self._stops.ask(container)
-                        _log.info("worker asked to stop", extra=_fields(key, container.id))
+                        log.info("worker asked to stop", extra=_fields(key, container.id))
 
     async def list(self) -> builtins.list[Group]:
         """Return the groups of our pool and instance; also clean up ended containers and resume unfinished stops."""
@@ -139,9 +139,9 @@ class DockerDriver:
     async def _start(self, key: str, name: str) -> None:
         for _ in range(_TRIES):
             containers = await self._containers({KEY: key})
-            if any(not one.is_over and not one.stopping for one in containers):
+            if any(not container.is_over and not container.stopping for container in containers):
                 return
-            if any(not one.is_over for one in containers):
+            if any(not container.is_over for container in containers):
                 self._start_again.add(name)
                 return
             try:
@@ -158,11 +158,11 @@ class DockerDriver:
     async def _run(self, key: str, name: str, remains: builtins.list[Container]) -> None:
         """Start a group's container. It has only these `remains`, one of which may be created but not started."""
         container_id = None
-        for one in remains:
-            if one.state == "created" and not one.stopping and one.template == self.template:
-                container_id = one.id
+        for leftover in remains:
+            if leftover.state == "created" and not leftover.stopping and leftover.template == self.template:
+                container_id = leftover.id
             else:
-                await self._engine.remove(one.id)
+                await self._engine.remove(leftover.id)
         if container_id is None:
             container_id = await self._create(key, name)
         # The engine fills in the log driver and options that it was started with, and shows them nowhere else. A former
@@ -177,7 +177,7 @@ class DockerDriver:
             with contextlib.suppress(DriverError):
                 await self._engine.remove(container_id)
             raise
-        _log.info("worker started", extra=_fields(key, container_id))
+        log.info("worker started", extra=_fields(key, container_id))
 
     async def _create(self, key: str, name: str) -> str:
         worker_id = f"{name}-{secrets.token_hex(8)}"
@@ -253,7 +253,7 @@ class DockerDriver:
                         await self._start(key, name)
                     except DriverError as refusal:
                         error = str(refusal)
-        _log.log(
+        log.log(
             logging.INFO if error is None else logging.WARNING,
             "worker ended",
             extra={**_fields(key, container_id), "error": error},
@@ -292,8 +292,8 @@ class DockerDriver:
         return self._ours(await self._engine.list({**self._template.labels(), **labels}))
 
     def _ours(self, listed: builtins.list[dict[str, Any]]) -> builtins.list[Container]:
-        found = (facts.container(one, self._pool.name, self._pool.instance) for one in listed)
-        return [one for one in found if one is not None]
+        found = (facts.container(container, self._pool.name, self._pool.instance) for container in listed)
+        return [container for container in found if container is not None]
 
     def _remedy(self, error: DriverError) -> str:
         if not isinstance(error, EngineRefused):
@@ -317,7 +317,7 @@ class DockerDriver:
             try:
                 await work(*about)
             except DriverError as error:
-                _log.warning("container not cleaned up; trying again later", extra={"reason": str(error)})
+                log.warning("container not cleaned up; trying again later", extra={"reason": str(error)})
 
         task = asyncio.create_task(guarded(), name="docker-driver")
         self._tasks.add(task)

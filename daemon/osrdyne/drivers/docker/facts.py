@@ -62,9 +62,9 @@ def other_names(listed: Iterable[Mapping[str, Any]], pool: str, instance: str) -
     """Return the names of containers that run with our labels, and not under a name of ours."""
     return [
         name
-        for one in listed
-        if one["State"] not in {*_OVER, "removing"} and container(one, pool, instance) is None
-        for name in _names(one)
+        for raw in listed
+        if raw["State"] not in {*_OVER, "removing"} and container(raw, pool, instance) is None
+        for name in _names(raw)
     ]
 
 
@@ -76,10 +76,10 @@ def _names(listed: Mapping[str, Any]) -> list[str]:
 def groups(containers: Iterable[Container]) -> list[Group]:
     """Return the groups that containers make up. One that is to stop counts only where no other has followed it."""
     found: dict[str, Group] = {}
-    for one in containers:
-        if one.is_over or (one.stopping and one.key in found):
+    for status in containers:
+        if status.is_over or (status.stopping and status.key in found):
             continue
-        found[one.key] = Group(one.key, _state(one), 0 if one.state == "restarting" else 1, one.template)
+        found[status.key] = Group(status.key, _state(status), 0 if status.state == "restarting" else 1, status.template)
     return list(found.values())
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
@@ -52,7 +52,7 @@ class Following:
             for event in self._stream:
                 self._loop.call_soon_threadsafe(self._on_event, event)
         except Exception as error:  # noqa: BLE001 - half an event, a closed socket: however it shows, the stream is over
-            _log.debug("the engine's events broke off", extra={"reason": f"{type(error).__name__}: {error}"})
+            log.debug("the engine's events broke off", extra={"reason": f"{type(error).__name__}: {error}"})
         finally:
             with contextlib.suppress(RuntimeError):  # the loop has gone
                 self._loop.call_soon_threadsafe(self._end)

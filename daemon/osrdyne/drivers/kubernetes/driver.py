@@ -28,7 +28,7 @@ from osrdyne_runtime.retry import Retry
 
 __all__ = ["KubernetesDriver"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class KubernetesDriver:
@@ -114,7 +114,9 @@ class KubernetesDriver:
     def _deployment_of(self, key: str) -> DeploymentFacts | None:
         """Return the Deployment of a key, also one that an earlier version gave another name."""
         found = self._deployments.objects
-        return found.get(self._manifests.name(key)) or next((one for one in found.values() if one.key == key), None)
+        return found.get(self._manifests.name(key)) or next(
+            (group for group in found.values() if group.key == key), None
+        )
 
     def _has_its_name(self, group: DeploymentFacts) -> bool:
         return group.name == self._manifests.name(group.key)
@@ -138,7 +140,7 @@ class KubernetesDriver:
         if group.leaving:
             self._start_again.add(key)
             return
-        _log.info("group applied", extra={"key": key, "deployment": name})
+        log.info("group applied", extra={"key": key, "deployment": name})
         await self._apply_scaler(group, what)
 
     async def _delete(self, group: DeploymentFacts) -> None:
@@ -148,7 +150,7 @@ class KubernetesDriver:
         left = await self._api.delete(DEPLOYMENTS, group.name, what=what, foreground=True)
         if left is not None:
             self._deployments.put(left)
-        _log.info("group asked to stop", extra={"key": group.key, "deployment": group.name})
+        log.info("group asked to stop", extra={"key": group.key, "deployment": group.name})
 
     async def _remove_second(self, group: DeploymentFacts) -> None:
         """Delete what an earlier version has beside the group of a key. The next listing tries again."""
@@ -158,7 +160,7 @@ class KubernetesDriver:
                 if now is not None and not now.leaving:
                     await self._delete(now)
         except DriverError as error:
-            _log.warning("a second Deployment of a key stays for now", extra={"key": group.key, "reason": str(error)})
+            log.warning("a second Deployment of a key stays for now", extra={"key": group.key, "reason": str(error)})
 
     async def _apply_scaler(self, group: DeploymentFacts, what: str) -> None:
         if self._scaling is not None and self._scalers is not None:
@@ -228,7 +230,7 @@ class KubernetesDriver:
         if not self._running[key]:
             del self._running[key]
         for text in facts.news(before, now) if now is not None else ():
-            _log.warning("worker failed", extra={"key": key, "pod": pod.name, "reason": text})
+            log.warning("worker failed", extra={"key": key, "pod": pod.name, "reason": text})
             self._unread.tell(Change(key, text))
         if workers and self._running[key] and workers != self._running[key]:
             self._unread.tell(Change(key))  # the autoscaler changed the number of pods
@@ -249,4 +251,4 @@ class KubernetesDriver:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a task of the driver failed unexpectedly", exc_info=error, extra={"task": task.get_name()})
+            log.error("a task of the driver failed unexpectedly", exc_info=error, extra={"task": task.get_name()})

@@ -93,14 +93,14 @@ def pod(manifest: Manifest, container: str) -> PodFacts | None:
         return None
     status = manifest.get("status") or {}
     regular, first = status.get("containerStatuses") or [], status.get("initContainerStatuses") or []
-    worker = [one for one in regular if one.get("name") == container] or regular
+    worker = [status for status in regular if status.get("name") == container] or regular
     return PodFacts(
         **common,
-        running=any("running" in (one.get("state") or {}) for one in worker),
+        running=any("running" in (status.get("state") or {}) for status in worker),
         exits=tuple(
             found
-            for one in (*first, *regular)
-            if (found := _exit(one, is_worker=one in worker, is_first=one in first)) is not None
+            for status in (*first, *regular)
+            if (found := _exit(status, is_worker=status in worker, is_first=status in first)) is not None
         ),
         trouble=_trouble(status, (*first, *regular)),
     )
@@ -113,8 +113,8 @@ def news(before: PodFacts | None, now: PodFacts) -> list[str]:
     """
     if now.leaving:
         return []
-    known = {one.container_id for one in before.exits} if before else set()
-    texts = [one.text for one in now.exits if one.container_id not in known and (before or not one.over)]
+    known = {ended.container_id for ended in before.exits} if before else set()
+    texts = [ended.text for ended in now.exits if ended.container_id not in known and (before or not ended.over)]
     if now.trouble is not None and (
         before is None or before.trouble is None or before.trouble.kind != now.trouble.kind
     ):
@@ -186,13 +186,13 @@ def _trouble(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]])
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "Failed"
         return Trouble(reason, f"pod failed: {reason}: {clean(status.get('message') or 'no message')}")
-    for one in containers:
-        waiting = (one.get("state") or {}).get("waiting") or {}
+    for container in containers:
+        waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason") or ""
         message = clean(waiting.get("message") or reason)
         if reason in _WAITING and _NOT_YET not in message:
             kind, text = _WAITING[reason]
-            return Trouble(kind, text.format(image=one.get("image") or "?", message=message))
+            return Trouble(kind, text.format(image=container.get("image") or "?", message=message))
     return None
 
 

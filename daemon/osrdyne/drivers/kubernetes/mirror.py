@@ -21,7 +21,7 @@ from osrdyne.errors import DriverError
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: Longest pause between two tries.
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -65,7 +65,7 @@ class Mirror(Generic[F]):
         self.objects: dict[str, F] = {}
         #: Why the copy may be out of date; None while it is not.
         self.failure: str | None = None
-        self._outage = OutageLog(_log, "the API server", of=resource.plural)
+        self._outage = OutageLog(log, "the API server", of=resource.plural)
 
     @property
     def is_synced(self) -> bool:
@@ -93,8 +93,8 @@ class Mirror(Generic[F]):
                 # A watch that slept too long is not a failure: the next listing has the changes.
                 if getattr(error, "status", None) != _GONE:
                     self._lost(str(error))
-            except Exception as error:  # noqa: BLE001 - after any error, log it and list again
-                _log.error("the copy of the cluster failed unexpectedly", exc_info=error)
+            except Exception as error:
+                log.error("the copy of the cluster failed unexpectedly", exc_info=error)
                 self._lost(f"{type(error).__name__}: {error}")
             await asyncio.sleep(retry.failed(clock() - began))
 
@@ -111,7 +111,7 @@ class Mirror(Generic[F]):
 
     async def _list(self) -> str:
         found, version = await self._api.list(self._resource, self._selector)
-        listed = {fact.name: fact for one in found if (fact := self._read(one)) is not None}
+        listed = {fact.name: fact for manifest in found if (fact := self._read(manifest)) is not None}
         before, self._seen = self._seen, int(version)
         for name, known in list(self.objects.items()):
             # What was put while we listed is newer than the listing, but not where the store has gone back meanwhile.
@@ -166,7 +166,7 @@ class Mirror(Generic[F]):
             return self._parse(manifest)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             name = (manifest.get("metadata") or {}).get("name")
-            _log.warning("object of the cluster cannot be read", extra={"object": name, "reason": repr(error)})
+            log.warning("object of the cluster cannot be read", extra={"object": name, "reason": repr(error)})
             return None
 
     def _found_again(self) -> None:

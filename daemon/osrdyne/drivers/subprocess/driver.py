@@ -30,7 +30,7 @@ from osrdyne_pool.topology import milliseconds
 
 __all__ = ["SubprocessDriver", "SubprocessTemplate"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: Time between two checks of the sizes of log files, which a listing makes.
 _TIDY_INTERVAL_SECONDS = 10.0
@@ -88,7 +88,7 @@ class SubprocessDriver:
             if stopping is None:
                 raise DriverError(f"cannot stop the worker of key {key!r}: no free descriptor; raise its LimitNOFILE")
             self._records.write(stopping)
-        _log.info("worker asked to stop", extra=_fields(stopping))
+        log.info("worker asked to stop", extra=_fields(stopping))
 
     async def list(self) -> builtins.list[Group]:
         """Return the groups of our pool and instance; records whose process has gone are cleaned up."""
@@ -142,7 +142,7 @@ class SubprocessDriver:
         record = dataclasses.replace(record, pid=identity.pid, start_ticks=identity.start_ticks)
         self._watching.watch(name, record)
         self._records.write(record)
-        _log.info("worker started", extra=_fields(record))
+        log.info("worker started", extra=_fields(record))
 
     def _look(self, name: str, record: ProcessRecord) -> ProcessRecord | None:
         """Return the present record of a group, None when its worker has gone."""
@@ -182,7 +182,7 @@ class SubprocessDriver:
         # An uncollected exit is watched too, and reported at once like any other.
         if self._watching.watch(name, record) or control.is_alive(record.identity):
             return record
-        _log.info("worker had ended while no daemon watched it", extra=_fields(record))
+        log.info("worker had ended while no daemon watched it", extra=_fields(record))
         self._records.remove(record)
         _kill_left_over(record)
         return None
@@ -193,7 +193,7 @@ class SubprocessDriver:
             with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
                 if name in records or not control.is_alive(record.identity):
                     continue
-            _log.warning("record of a live worker was missing", extra=_fields(record))
+            log.warning("record of a live worker was missing", extra=_fields(record))
             with contextlib.suppress(DriverError):
                 self._records.write(record)
             records[name] = record
@@ -213,7 +213,7 @@ class SubprocessDriver:
         if ended.killed or record.stopping_since is None:
             await self._launcher.until_written(ended.name)
         error = self._error(ended)
-        _log.log(
+        log.log(
             logging.INFO if error is None else logging.WARNING,
             "worker ended",
             extra={**_fields(record), "how": ended.how, "error": error},
@@ -246,7 +246,7 @@ class SubprocessDriver:
         try:
             await asyncio.to_thread(self._launcher.tidy, running)
         except OSError as error:
-            _log.warning("logs of workers cannot be held to their limit", extra={"reason": str(error)})
+            log.warning("logs of workers cannot be held to their limit", extra={"reason": str(error)})
 
 
 def _kill_left_over(record: ProcessRecord) -> None:
@@ -254,12 +254,12 @@ def _kill_left_over(record: ProcessRecord) -> None:
         try:
             killed = control.kill_left_over(record.pid, record.worker_id)
         except OSError as error:
-            _log.warning(
+            log.warning(
                 "what a worker left behind cannot be looked for", extra={**_fields(record), "reason": str(error)}
             )
             return
         if killed:
-            _log.warning("processes that a worker left behind were killed", extra={**_fields(record), "count": killed})
+            log.warning("processes that a worker left behind were killed", extra={**_fields(record), "count": killed})
 
 
 def _group(record: ProcessRecord) -> Group:

@@ -22,7 +22,7 @@ from osrdyne.drivers.subprocess import control
 from osrdyne.errors import DriverError
 from osrdyne_protocol import foreign_json, keys, names
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _SUFFIX = ".json"
 _LOCK = "lock"
@@ -181,7 +181,7 @@ class Records:
             # Put aside for a person: an unreadable record must not decide which process gets a signal.
             with contextlib.suppress(OSError):
                 path.replace(path.with_suffix(".unreadable"))
-            _log.warning("unreadable worker record put aside", extra={"path": str(path), "reason": str(error)})
+            log.warning("unreadable worker record put aside", extra={"path": str(path), "reason": str(error)})
             return None
         except OSError as error:
             # No free descriptor, or a failing disk: the worker may still run.

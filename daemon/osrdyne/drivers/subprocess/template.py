@@ -16,7 +16,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime.settings.model import Seconds
 
 #: Variables that the driver sets for each worker.
-OURS = worker_environment.VARIABLES
+WORKER_VARIABLES = worker_environment.VARIABLES
 
 #: Least bytes of a log: its heading fits, and some lines.
 LEAST_LOG = 8192
@@ -61,7 +61,7 @@ class SubprocessTemplate:
                 raise SettingsError(
                     "driver.template.environment", f"{name!r} is not a variable that a process can be given"
                 )
-            if name in OURS:
+            if name in WORKER_VARIABLES:
                 raise SettingsError(
                     f"driver.template.environment.{name}", "is set for each worker; choose another name"
                 )

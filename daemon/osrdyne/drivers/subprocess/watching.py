@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.records import ProcessRecord
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ProcessWatch:
         try:
             pidfd = control.open_pidfd(record.identity)
         except OSError as error:
-            _log.warning(
+            log.warning(
                 "worker cannot be watched; its exit is noticed at the next listing",
                 extra={"key": record.key, "pid": record.pid, "reason": error.strerror},
             )

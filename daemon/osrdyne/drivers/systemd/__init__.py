@@ -1,7 +1,7 @@
-"""The systemd driver: one instance of a template unit a group.
+"""The systemd driver: each group is an instance of a template unit.
 
-`driver` starts and stops groups by its `settings`; `groups` has their records. Only `bus` knows the D-Bus library;
-`manager` has systemd's calls, `environment` the files that units read, `template` what a unit is made of, `journald`
-reads a worker's output. `watching` keeps what is known of each unit. `snapshot` decides what an observation means, and
-is pure.
+`driver` starts and stops groups by its `settings`; `groups` has their records. Only `bus` knows the D-Bus library.
+`manager` calls systemd, `environment` writes the files that units read, `template` reads the template unit, and
+`journald` reads a worker's output. `watching` keeps the last observation of each unit; `snapshot` decides, purely, what
+an observation means.
 """

@@ -29,7 +29,7 @@ from osrdyne_pool.settings import PoolSettings
 
 __all__ = ["UnitPlace", "SystemdDriver"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: The template hash of a group whose file was lost: no template has it, so that the group is restarted.
 _UNKNOWN = "unknown"
@@ -95,7 +95,7 @@ class SystemdDriver:
         if not self._watching.observe(name, unit.properties).gone:
             self._watching.ask(name)
             await self._manager.stop(name)
-            _log.info("worker asked to stop", extra=self._fields(key, name))
+            log.info("worker asked to stop", extra=self._fields(key, name))
         elif record is not None:
             await self._forget(record)
 
@@ -103,7 +103,7 @@ class SystemdDriver:
         """Return the groups of our pool and instance; files of groups that have gone are cleaned up."""
         listed = await self._manager.listed()
         await self._learn_template()
-        states = {name: group_state(one.active, one.sub, one.job) for name, one in listed.items()}
+        states = {name: group_state(unit.active, unit.sub, unit.job) for name, unit in listed.items()}
         records = self._groups.read_all({name for name, state in states.items() if state is not None})
         others = {name: states.get(name) for name in self._groups.other_names()}
         self._old_names.report(self._place.unit_of(name) for name, state in others.items() if state is not None)
@@ -156,7 +156,7 @@ class SystemdDriver:
             return
         if seen.active == "failed":
             await self._manager.reset_failed(name)
-        # Not that of its own files: what is declared for one key alone is no part of the template.
+        # Not that of its own files: what is declared for one key alone is not part of the template.
         template = template_hash((await self._manager.template()).files, self._groups.consumer_timeout_ms)
         record = self._groups.begin(key, _UNKNOWN if unit.is_outdated else template)
         try:
@@ -166,7 +166,7 @@ class SystemdDriver:
             if former is not None and seen.runs:
                 self._groups.write(former)
             raise
-        _log.info("worker asked to start", extra={**self._fields(key, name), "worker_id": record.worker_id})
+        log.info("worker asked to start", extra={**self._fields(key, name), "worker_id": record.worker_id})
 
     async def _learn_template(self) -> None:
         """Learn what a start now would be made from. A unit that cannot be loaded rolls no group."""
@@ -177,7 +177,7 @@ class SystemdDriver:
         self.template = found
         grace = await self._manager.stop_timeout()
         if grace < self._consumer_timeout:
-            _log.warning(
+            log.warning(
                 "the unit's TimeoutStopSec= is shorter than the pool's consumer_timeout: a worker that is stopped may "
                 "be killed over a request that it may still hold",
                 extra={"unit": self._place.unit, "grace": grace, "consumer_timeout": self._consumer_timeout},
@@ -245,7 +245,7 @@ class SystemdDriver:
         unit = self._place.unit_of(record.name)
         line = self._groups.shown(await self._journal.last_line(unit, event.began_at))
         error = f"worker {event.error}; see {self._journal.hint(unit)}" + (f": {line}" if line else "")
-        _log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
+        log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
         self._unread.tell(Change(record.key, error))
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
@@ -253,7 +253,7 @@ class SystemdDriver:
             try:
                 await work(*about)
             except DriverError as error:
-                _log.info("left to the next listing", extra={"reason": str(error)})
+                log.info("left to the next listing", extra={"reason": str(error)})
 
         task = asyncio.create_task(guarded(), name="driver-systemd")
         self._tasks.add(task)

@@ -17,7 +17,7 @@ from pathlib import Path
 from osrdyne.errors import DriverError
 from osrdyne_protocol import foreign_json, keys, names
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _SUFFIX = ".env"
 _HEAD = "# osrdyne "
@@ -109,7 +109,7 @@ class EnvironmentFiles:
             raise DriverError(f"cannot read {path}: {error.strerror}") from error
         except ValueError as error:
             self._cache[name] = (mark, "", None)
-            _log.warning("unreadable environment file passed over", extra={"path": str(path), "reason": str(error)})
+            log.warning("unreadable environment file passed over", extra={"path": str(path), "reason": str(error)})
             return None
         return cached[2]
 
@@ -143,7 +143,7 @@ class EnvironmentFiles:
         """Remove a file of `other_names`, whose group has ended."""
         self._path(name).unlink(missing_ok=True)
         self.other_names.discard(name)
-        _log.info("environment file of an earlier version removed", extra={"path": str(self._path(name))})
+        log.info("environment file of an earlier version removed", extra={"path": str(self._path(name))})
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}{_SUFFIX}"

@@ -20,7 +20,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames, engine_name
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Groups:
@@ -86,7 +86,7 @@ class Groups:
         records = self._files.read_all()
         for name, record in self._known.items():
             if name in running and name not in records:
-                _log.warning("environment file of a running unit was missing", extra={"key": record.key})
+                log.warning("environment file of a running unit was missing", extra={"key": record.key})
                 records[name] = record
         self._known.update(records)
         return records

@@ -232,7 +232,7 @@ class Manager:
 
 def _escaped(text: str) -> str:
     """Return an object path's part for a unit's name; sd_bus_path_encode(3)."""
-    return "".join(one if one.isascii() and one.isalnum() else f"_{ord(one):02x}" for one in text)
+    return "".join(char if char.isascii() and char.isalnum() else f"_{ord(char):02x}" for char in text)
 
 
 def _unescaped(part: str) -> str:

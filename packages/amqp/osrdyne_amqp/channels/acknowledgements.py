@@ -32,7 +32,11 @@ class Acknowledgements:
         """
         first = not self._waiting
         if multiple:
-            self._waiting += [one for one in self._unsettled if (one <= tag or not tag) and one not in self._waiting]
+            self._waiting += [
+                delivered
+                for delivered in self._unsettled
+                if (delivered <= tag or not tag) and delivered not in self._waiting
+            ]
         else:
             self._waiting.append(tag)
         return first and bool(self._waiting)
@@ -56,6 +60,6 @@ class Acknowledgements:
         acknowledged.difference_update(together)
         for tag in (*together, *acknowledged):
             self._unsettled.pop(tag, None)
-        twice = [one for one, times in Counter(waiting).items() if times > 1]
+        twice = [tag for tag, times in Counter(waiting).items() if times > 1]
         first = [(together[-1], len(together) > 1)] if together else []
         return first + [(tag, False) for tag in (*sorted(acknowledged), *twice)]

@@ -23,7 +23,7 @@ from osrdyne_amqp.errors import BrokerError, ChannelClosed, ConsumerFailed
 from osrdyne_amqp.message import Message, Properties, QueueInfo
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 
 class _Consumer(NamedTuple):
@@ -287,7 +287,7 @@ class Channel(Publishing):
 
     def _fail(self, error: Exception) -> None:
         """A callback raised: what it did with its message is unknown, so the broker gets all of them back."""
-        logger.error("callback failed, its channel is closed", exc_info=error)
+        log.error("callback failed, its channel is closed", exc_info=error)
         reason = ConsumerFailed(f"a callback of this program raised {type(error).__name__}: {error}")
         reason.__cause__ = error
         self.finish(reason)

@@ -67,8 +67,8 @@ class Confirms:
             self._settle_one(tag, accepted)
             return
         last = tag or self._published
-        for one in range(self._settled + 1, last + 1):
-            self._settle_one(one, accepted)
+        for number in range(self._settled + 1, last + 1):
+            self._settle_one(number, accepted)
         self._settled = max(self._settled, last)
 
     def _settle_one(self, tag: int, accepted: bool) -> None:

@@ -36,7 +36,7 @@ class Content:
         self._stopped = True
 
     def receive(self, kind: int, data: bytes, at: int, stop: int) -> bool:
-        """Handle a frame that is no method's, with payload data[at:stop]; False where it is none of a message here."""
+        """Handle a frame of content, with payload data[at:stop]; False if it does not belong to a message here."""
         if self._complete is None or not frames.HEADER <= kind <= frames.BODY:
             return False
         if kind == frames.HEADER:

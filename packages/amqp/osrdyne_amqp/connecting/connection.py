@@ -25,7 +25,7 @@ from osrdyne_amqp.errors import (
 )
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 _CHANNEL_ERRORS: dict[int, type[BrokerError]] = {
     403: AccessRefused,
@@ -96,7 +96,7 @@ class Connection:
         if error is not None:
             wire.cut()
             await _socket_closed()
-            causes = [one for one in (error, wire.stream_error) if one is not None]
+            causes = [cause for cause in (error, wire.stream_error) if cause is not None]
             raise opening.why_not_open(causes, wire.close_code, wire.close_text, place) from None
         wire.frame_max = int(wire.params.frame_max)
         wire.watch()
@@ -224,14 +224,12 @@ class Connection:
     def _on_blocked(self, _: Any, frame: Any) -> None:
         self._wire.blocked_reason = str(frame.method.reason)
         self._unblocked.clear()
-        logger.warning(
-            "broker blocked this connection", extra={"broker": self.where, "reason": self._wire.blocked_reason}
-        )
+        log.warning("broker blocked this connection", extra={"broker": self.where, "reason": self._wire.blocked_reason})
 
     def _on_unblocked(self, *_: Any) -> None:
         self._wire.blocked_reason = None
         self._unblocked.set()
-        logger.info("broker unblocked this connection", extra={"broker": self.where})
+        log.info("broker unblocked this connection", extra={"broker": self.where})
 
     def _on_closed(self, _: Any, error: Exception) -> None:
         self._wire.blocked_reason = None

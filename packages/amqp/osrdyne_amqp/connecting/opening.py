@@ -76,7 +76,7 @@ def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[A
     result.retry_delay = 0
     result.socket_timeout = timeout
     result.stack_timeout = timeout + 5.0  # our own timeout comes first and has the better error
-    result.blocked_connection_timeout = None  # an alarm makes confirms late; it is no reason to reconnect
+    result.blocked_connection_timeout = None  # an alarm makes confirms late; it is not a reason to reconnect
     if "heartbeat" not in asked:
         result.heartbeat = max(1, math.ceil(heartbeat))
     result.client_properties = {**(result.client_properties or {}), "connection_name": name}

@@ -11,7 +11,7 @@ import typer
 
 from osrdyne_client import Client
 from osrdyne_jobs import messages
-from osrdyne_jobs.client import CAST_PATIENCE, JobClient, Registered
+from osrdyne_jobs.client import CAST_TIMEOUT_SECONDS, JobClient, Registered
 from osrdyne_jobs.commands import types
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Json, Pool, Types, one_line_errors
@@ -78,7 +78,7 @@ def _cast(client: Client, job: Registered) -> str | None:
     """Cast a job; return why that did not work. The job is registered all the same."""
     try:
         with client:
-            client.cast(job.resource, messages.encode(job.type, job.id), timeout=CAST_PATIENCE)
+            client.cast(job.resource, messages.encode(job.type, job.id), timeout=CAST_TIMEOUT_SECONDS)
     except OsrdyneError as error:
         return str(error)
     return None

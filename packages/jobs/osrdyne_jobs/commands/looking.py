@@ -78,7 +78,7 @@ def _state(given: str | None) -> str | None:
 
 
 def _text(given: str | None, option: str) -> str | None:
-    """Refuse bytes of the command line that are no text: no database finds them."""
+    """Refuse bytes of the command line that are not text: no database finds them."""
     if given is not None and not given.isascii():
         try:
             given.encode()

@@ -15,7 +15,7 @@ from rich.text import Text
 from osrdyne_runtime.console.output import printable, shown
 
 _NOTHING = "-"
-#: Width in characters where the output is no terminal: nothing is cut, because a program may read it.
+#: Width in characters where the output is not a terminal: nothing is cut, because a program may read it.
 _NO_TERMINAL_WIDTH = 4000
 _COLUMNS = ("id", "type", "resource", "state", "attempts", "registered_at", "reason")
 _LINES = (

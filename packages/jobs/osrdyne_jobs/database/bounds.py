@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 #: Seconds for a call that says nothing else.
-PATIENCE = 30.0
+CALL_TIMEOUT_SECONDS = 30.0
 
 _until: ContextVar[float | None] = ContextVar("osrdyne_jobs_until", default=None)
 

@@ -67,7 +67,9 @@ def _now_of_sqlite(*_: Any, **__: Any) -> str:
 Address = str | Callable[[], str]
 
 
-def engine_for(address: Address, *, clock: Callable[[], float] = time.time, timeout: float = bounds.PATIENCE) -> Engine:
+def engine_for(
+    address: Address, *, clock: Callable[[], float] = time.time, timeout: float = bounds.CALL_TIMEOUT_SECONDS
+) -> Engine:
     """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
 
     A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is
@@ -102,7 +104,7 @@ def address_from_environment(file: str | Path | None, file_name: str = FILE_VARI
     return secrets.from_environment(VARIABLE, file, "the database's address", file_name)
 
 
-def async_engine_for(address: Address, *, timeout: float = bounds.PATIENCE) -> AsyncEngine:
+def async_engine_for(address: Address, *, timeout: float = bounds.CALL_TIMEOUT_SECONDS) -> AsyncEngine:
     """Return the same for asyncio."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -179,7 +181,7 @@ def for_one_statement(engine: AnEngine) -> AnEngine:
 
 
 def begin_reading(connection: Connection) -> None:
-    """Begin a transaction that only reads: on SQLite it holds nobody up."""
+    """Begin a transaction that only reads: on SQLite it blocks no other."""
     before = _READS.set(True)
     try:
         connection.begin()
@@ -188,7 +190,7 @@ def begin_reading(connection: Connection) -> None:
 
 
 @contextmanager
-def reading(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Connection]:
+def reading(engine: Engine, *, timeout: float = bounds.CALL_TIMEOUT_SECONDS) -> Iterator[Connection]:
     """Give a connection whose transaction only reads, and takes so many seconds at most."""
     with bounds.within(timeout), engine.connect() as connection:
         begin_reading(connection)
@@ -196,7 +198,7 @@ def reading(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Con
 
 
 @contextmanager
-def writing(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Connection]:
+def writing(engine: Engine, *, timeout: float = bounds.CALL_TIMEOUT_SECONDS) -> Iterator[Connection]:
     """Give a connection whose transaction is committed in the end, within so many seconds."""
     with bounds.within(timeout), engine.begin() as connection:
         yield connection

@@ -26,7 +26,7 @@ _forking = threading.Lock()
 
 
 def follow(engine: Engine) -> None:
-    """Have an engine begin anew in each fork of this process."""
+    """Have an engine make new connections in each fork of this process."""
     _engines.add(engine)
     if not engine.dialect.is_async:
         _close_what_was_in_use(engine)

@@ -18,36 +18,36 @@ from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 T = TypeVar("T")
 
 #: Seconds after which PostgreSQL ends a transaction that does nothing: that of a worker that is gone, or hangs.
-IDLE_IN_TRANSACTION = 60
+IDLE_IN_TRANSACTION_SECONDS = 60
 #: Seconds between two looks of PostgreSQL, while a statement runs or waits, whether its client is still there.
-CLIENT_CHECK = 10
+CLIENT_CHECK_SECONDS = 10
 #: Seconds for a connection to open, at each host. libpq takes no less than two.
-CONNECT, LEAST_CONNECT = 10, 2
+CONNECT_SECONDS, LEAST_CONNECT_SECONDS = 10, 2
 #: Seconds after which a connection that was not used is tried before it is used again.
-PING_AFTER = 1.0
+PING_AFTER_SECONDS = 1.0
 #: Both ends notice within half a minute that the other one is gone.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 #: What PgBouncer says of our options.
 _REFUSED_BY_POOLER = "unsupported startup parameter"
 _SERVER = {
     **{f"tcp_{name}": value for name, value in _KEEPALIVE.items()},
-    "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION * 1000,
-    "client_connection_check_interval": CLIENT_CHECK * 1000,
+    "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS * 1000,
+    "client_connection_check_interval": CLIENT_CHECK_SECONDS * 1000,
 }
 
 
 def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddress) -> None:
-    """Have an engine connect to the address, which a function says anew for each connection.
+    """Have an engine connect to the address, which a function returns for each connection.
 
     Where that cannot be read, the last one is used: at first `known`.
     """
     last = known
-    outage = OutageLog(logger, "the database's address", meanwhile="the last one that was read counts")
+    outage = OutageLog(log, "the database's address", meanwhile="the last one that was read counts")
 
     @event.listens_for(engine, "do_connect")
     def connects(dialect: Any, _: Any, __: Any, given: dict[str, Any]) -> Any:
@@ -86,7 +86,7 @@ def _present(address: Callable[[], str]) -> DatabaseAddress:
 
 def connecting(address: DatabaseAddress) -> dict[str, Any]:
     """Return what a connection is opened with now. What the address says itself is kept."""
-    given = {"connect_timeout": CONNECT, "tcp_user_timeout": 30_000, **_KEEPALIVE, **address.parameters}
+    given = {"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": 30_000, **_KEEPALIVE, **address.parameters}
     if address.pooler:
         # It takes no options, and a statement that was prepared over one connection is not there over the next.
         given["prepare_threshold"] = None
@@ -96,7 +96,7 @@ def connecting(address: DatabaseAddress) -> dict[str, Any]:
     left = bounds.left()
     if left is not None:
         most = int(given["connect_timeout"]) or math.inf
-        given["connect_timeout"] = max(LEAST_CONNECT, min(most, math.ceil(left / address.hosts)))
+        given["connect_timeout"] = max(LEAST_CONNECT_SECONDS, min(most, math.ceil(left / address.hosts)))
     return given
 
 
@@ -144,7 +144,7 @@ def _set_up_pings(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkout")
     def wakes(connection: Any, record: Any, _: Any) -> None:
-        if time.monotonic() - record.info.get("rests_since", time.monotonic()) < PING_AFTER:
+        if time.monotonic() - record.info.get("rests_since", time.monotonic()) < PING_AFTER_SECONDS:
             return
         try:
             engine.dialect.do_ping(connection)

@@ -21,7 +21,7 @@ from osrdyne_jobs.errors import InvalidAddress, NotPrepared
 #: The schema `public` belongs to the owner of the database since this version.
 OLDEST = 15
 #: Seconds until a server that does not answer counts as away.
-PATIENCE = 10
+CONNECT_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _checked(admin: str, owner: str, database: str) -> tuple[Address, Address, A
 
 @contextmanager
 def _connected(address: Address) -> Iterator[psycopg.Connection[Any]]:
-    connection = psycopg.connect(**{"connect_timeout": PATIENCE, **address.parameters}, autocommit=True)
+    connection = psycopg.connect(**{"connect_timeout": CONNECT_SECONDS, **address.parameters}, autocommit=True)
     try:
         yield connection
     finally:
@@ -199,7 +199,7 @@ _SEEN = """
     UNION ALL SELECT relname::text, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
     ORDER BY 1, 2
 """
-#: The first line takes PostgreSQL's default away: everybody may connect, and make temporary tables.
+#: The first line takes PostgreSQL's default away: all users may connect, and make temporary tables.
 _GRANTED = """
     REVOKE ALL ON DATABASE {database} FROM PUBLIC;
     GRANT CONNECT ON DATABASE {database} TO {programs};

@@ -36,7 +36,7 @@ SUFFIX = "-queue"
 #: Errors that pass when another connection has ended its transaction, or has recovered a file.
 _MAY_PASS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_TIMEOUT)
 #: Seconds between two tries of the writer whose turn it is, and of those that switch to the log.
-PAUSE = 0.0005
+RETRY_SECONDS = 0.0005
 
 
 class PlaceInQueue:
@@ -200,4 +200,4 @@ class _Cursor(sqlite3.Cursor):
                 until = now + self.connection.patience if until is None else until
                 if now >= until:
                     raise
-            time.sleep(PAUSE)
+            time.sleep(RETRY_SECONDS)

@@ -37,7 +37,7 @@ job = Table(
     Column("casts", Integer, nullable=False, server_default=text("0")),
     #: Its last run.
     Column("run_id", Number),
-    #: Somebody wants to end it while it runs.
+    #: A person or program wants to end it while it runs.
     Column("cancel", Boolean, nullable=False, server_default=text("false")),
     Column("finished_at", Float(53)),
     #: Why its last attempt failed.

@@ -15,7 +15,7 @@ def list_jobs(backend: Backend, asked: models.Question) -> models.Page:
     """List jobs in the order of their registration, without their payloads."""
     with backend.reading() as connection:
         found = administration.listed(connection, **{**asked.model_dump(), "most": asked.most + 1})
-    shown = [models.Job.model_validate(one) for one in found[: asked.most]]
+    shown = [models.Job.model_validate(job) for job in found[: asked.most]]
     return models.Page(jobs=shown, next=shown[-1].id if len(found) > asked.most else None)
 
 
@@ -28,24 +28,24 @@ def show_figures(backend: Backend) -> models.Figures:
     """Show how many jobs there are in each state, how old and how late they are, and why they fail."""
     with backend.reading() as connection:
         return models.Figures(
-            states=[models.InState.model_validate(one) for one in figures.by_state(connection)],
+            states=[models.InState.model_validate(count) for count in figures.by_state(connection)],
             redo_lag=figures.redo_lag(connection),
             runs=figures.runs(connection),
             expired_leases=figures.expired_leases(connection),
-            causes=[models.Cause.model_validate(one) for one in figures.causes(connection)],
+            causes=[models.Cause.model_validate(cause) for cause in figures.causes(connection)],
         )
 
 
 def list_schemas(backend: Backend) -> list[models.Schema]:
     """List the types of jobs that this server can register, with the schemas of their payloads."""
-    return [models.Schema(**documents.of_type(one)) for one in backend.jobs.types]
+    return [models.Schema(**documents.of_type(kind)) for kind in backend.jobs.types]
 
 
 def show_job(backend: Backend, which: models.Which) -> models.WholeJob:
     """Show a job with its payload and its attempts, also one of the history."""
     with backend.reading() as connection:
         job = administration.get(connection, which.id)
-        runs = [models.Run(**one) for one in administration.attempts(connection, which.id)]
+        runs = [models.Run(**attempt) for attempt in administration.attempts(connection, which.id)]
     short = models.Job.model_validate(job).model_dump()
     return models.WholeJob(**short, payload=json.loads(job.payload), runs=runs)
 

@@ -24,12 +24,12 @@ from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.serve import answers
 from osrdyne_runtime.serve.server import entrance
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Most requests that wait for the database side by side.
 _THREADS = 40
 #: Seconds between two looks at the database.
-_LOOK_EVERY = 5.0
+_LOOK_SECONDS = 5.0
 _METRICS: web.AppKey[CollectorRegistry] = web.AppKey("metrics", CollectorRegistry)
 
 
@@ -48,7 +48,7 @@ def create_app(
     localhost are answered; listen on a loopback address only.
     `types`: those of which jobs can be created.
     `client`: an open client of the pool, with which new jobs are cast. Without one, redo casts them.
-    `let_in`: is told the host and port from which a request with the token came.
+    `let_in`: called with the host and port from which a request with the token came.
 
     Raises CannotServe for a token that is too short, or cannot be sent.
     """
@@ -60,11 +60,11 @@ def create_app(
     app[THREADS] = ThreadPoolExecutor(_THREADS, thread_name_prefix="osrdyne-jobs-http")
     app[_METRICS] = metrics.registry(app[BACKEND].reading)
     where = place(engine)
-    app[problems.OUTAGE] = OutageLog(logger, "the database", meanwhile="requests are answered with 503", database=where)
+    app[problems.OUTAGE] = OutageLog(log, "the database", meanwhile="requests are answered with 503", database=where)
     app.cleanup_ctx.append(_watching)
     app.on_cleanup.append(_end_threads)
-    for one in api.ENDPOINTS:
-        app.router.add_route(one.method, one.path, one.answer)
+    for endpoint in api.ENDPOINTS:
+        app.router.add_route(endpoint.method, endpoint.path, endpoint.answer)
     gets = {"/healthz": answers.alive, "/metrics": _metrics, **page.FILES}
     app.add_routes([web.get(path, answer, allow_head=False) for path, answer in gets.items()])
     return app
@@ -91,7 +91,7 @@ async def _watch(app: web.Application) -> None:
             outage.failed(reason(error) if isinstance(error, SQLAlchemyError) else str(error), loop.time())
         else:
             outage.over(loop.time())
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _end_threads(app: web.Application) -> None:

@@ -12,7 +12,7 @@ from osrdyne_jobs.database import engines as database
 from osrdyne_jobs.job_types import JobType
 
 #: Seconds after which PostgreSQL gives up a statement of the administration.
-STATEMENT_PATIENCE = 15
+STATEMENT_TIMEOUT_SECONDS = 15
 
 
 class Backend:
@@ -27,7 +27,7 @@ class Backend:
     def reading(self) -> Iterator[Connection]:
         """Give a connection whose transaction only reads. Raises NoSchema and SQLAlchemyError."""
         self._check()
-        with database.reading(self._engine, timeout=STATEMENT_PATIENCE) as connection:
+        with database.reading(self._engine, timeout=STATEMENT_TIMEOUT_SECONDS) as connection:
             _bound(connection)
             yield connection
 
@@ -35,7 +35,7 @@ class Backend:
     def writing(self) -> Iterator[Connection]:
         """Give a connection whose transaction is committed in the end. Raises NoSchema and SQLAlchemyError."""
         self._check()
-        with database.writing(self._engine, timeout=STATEMENT_PATIENCE) as connection:
+        with database.writing(self._engine, timeout=STATEMENT_TIMEOUT_SECONDS) as connection:
             _bound(connection)
             yield connection
 
@@ -52,4 +52,4 @@ class Backend:
 
 def _bound(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_PATIENCE}s'")
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_SECONDS}s'")

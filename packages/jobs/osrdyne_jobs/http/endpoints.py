@@ -26,7 +26,7 @@ THREADS: web.AppKey[ThreadPoolExecutor] = web.AppKey("threads", ThreadPoolExecut
 #: Most bytes of a request's body: a payload of the largest size in which every character is escaped.
 MOST_BODY = 1 << 20
 #: Seconds for it to come.
-BODY_TIME = 30.0
+BODY_SECONDS = 30.0
 
 
 class JobEndpoint(NamedTuple):
@@ -85,8 +85,8 @@ def _read(body: bytes) -> Any:
 
 async def _body(request: web.Request) -> bytes:
     try:
-        return await body_of(request, BODY_TIME)
+        return await body_of(request, BODY_SECONDS)
     except web.HTTPRequestTimeout:
-        raise Refusal(408, f"the body did not come within {BODY_TIME:g} s", close=True) from None
+        raise Refusal(408, f"the body did not come within {BODY_SECONDS:g} s", close=True) from None
     except web.HTTPRequestEntityTooLarge:
         raise Refusal(413, f"a request has at most {MOST_BODY} bytes", close=True) from None

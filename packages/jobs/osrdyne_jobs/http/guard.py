@@ -1,6 +1,6 @@
 """Who may ask: decides on each request by its method, path and headers, before the application sees it.
 
-With a token, whoever knows it may ask. A browser does not send it by itself, so pages of other sites cannot use it.
+A program that knows the token may ask. A browser does not send it by itself, so pages of other sites cannot use it.
 
 Without one, the address is a loopback one (`server`), and every program of this machine may ask. A browser is such a
 program, and it also runs pages of other sites. Two rules keep those out:
@@ -24,7 +24,7 @@ from osrdyne_runtime import hosts, log_lines
 from osrdyne_runtime.serve import tokens
 from osrdyne_runtime.serve.tokens import SHORTEST_TOKEN
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: What a request must bring, or a function that returns the present one; None where nothing is needed.
 Token = str | Callable[[], str] | None
@@ -93,7 +93,7 @@ class TokenGuard:
             except Exception as error:  # noqa: BLE001 - of a function of the user's; its text may have the token
                 why = str(error) if isinstance(error, OSError | OsrdyneError) else type(error).__name__
                 if why != self._trouble:
-                    logger.warning("the token cannot be read; the last one counts", extra={"reason": why})
+                    log.warning("the token cannot be read; the last one counts", extra={"reason": why})
                 self._trouble = why
             else:
                 self._token, self._trouble = token, None

@@ -31,10 +31,10 @@ class _Jobs(Collector):
             "Seconds since the registration of a state's oldest job; absent where the state has none.",
             labels=["state"],
         )
-        for one in states:
-            jobs.add_metric([one.state], one.jobs)
-            if one.age is not None:
-                oldest.add_metric([one.state], one.age)
+        for state in states:
+            jobs.add_metric([state.state], state.jobs)
+            if state.age is not None:
+                oldest.add_metric([state.state], state.age)
         ended = GaugeMetricFamily(
             "osrdyne_jobs_runs", "Runs that ended within the last hour, by outcome.", labels=["outcome"]
         )

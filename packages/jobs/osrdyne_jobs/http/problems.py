@@ -1,4 +1,4 @@
-"""Errors as answers: JSON with one sentence, which says what to do; never a traceback, an address or a password."""
+"""Turns errors into HTTP responses: JSON with a sentence that says what to do. No traceback, address or password."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SLOW = "the database did not answer in time: ask for less, for example jobs of 
 _BROKEN = "this is an error of the server; its log has the details"
 #: What is logged while the database does not answer.
 OUTAGE: web.AppKey[OutageLog] = web.AppKey("outage", OutageLog)
-#: The status of an answer to each error.
-_STATUS: Mapping[type[JobError], int] = {
+#: The HTTP status of the response to each error.
+_STATUS_OF: Mapping[type[JobError], int] = {
     UnknownJob: 404,
     WrongState: 409,
     NoSchema: 503,
     NotRegistered: 503,
 }
-#: What PostgreSQL calls a statement that took too long, and a table that is not there.
+#: PostgreSQL's codes (SQLSTATE) for a statement that took too long, and for a table that is not there.
 _TIMEOUT, _NO_TABLE = "57014", "42P01"
 
 
@@ -39,7 +39,7 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """Why a request is not answered. `close`: the connection ends with it, of whomever it is."""
+    """Why a request is refused. `close`: the connection is closed after the response."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
 
 def problem_of(request: web.Request, error: Exception) -> web.Response:
-    """Return what an error is answered by."""
+    """Return the response to an error."""
     match error:
         case Refusal():
             answer = _problem(error.status, error.error, field=error.field, headers=error.headers)
@@ -63,16 +63,16 @@ def problem_of(request: web.Request, error: Exception) -> web.Response:
                 answer.force_close()
             return answer
         case NotRegistered() if isinstance(error.__cause__, SQLAlchemyError):
-            return _of_the_database(request, error.__cause__)  # its own text has the database's words
+            return _database_problem(request, error.__cause__)  # its own text has the database's words
         case InvalidJob():
             return _problem(422, str(error), field=error.field)
         case JobError():
-            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+            status = next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), 500)
             return _problem(status, str(error))
         case SQLAlchemyError():
-            return _of_the_database(request, error)
+            return _database_problem(request, error)
         case web.HTTPException():
-            return _of_the_route(request, error)
+            return _routing_problem(request, error)
     return _problem(500, _BROKEN)
 
 
@@ -82,16 +82,16 @@ def _problem(
     return web.json_response(Problem(error=error, field=field).model_dump(), status=status, headers=headers)
 
 
-def _of_the_database(request: web.Request, error: SQLAlchemyError) -> web.Response:
+def _database_problem(request: web.Request, error: SQLAlchemyError) -> web.Response:
     cause = error.orig if isinstance(error, DBAPIError) else None
-    state = getattr(cause, "sqlstate", None)
-    if state == _NO_TABLE or "no such table" in str(cause):
+    code = getattr(cause, "sqlstate", None)
+    if code == _NO_TABLE or "no such table" in str(cause):
         return _problem(503, str(NoSchema()))
     request.app[OUTAGE].failed(reason(error), asyncio.get_running_loop().time())
-    return _problem(503, _SLOW if state == _TIMEOUT else _AWAY)
+    return _problem(503, _SLOW if code == _TIMEOUT else _AWAY)
 
 
-def _of_the_route(request: web.Request, error: web.HTTPException) -> web.Response:
+def _routing_problem(request: web.Request, error: web.HTTPException) -> web.Response:
     texts = {
         404: f"there is nothing at {request.path}; /openapi.json has what there is",
         405: f"{request.method} is not possible at {request.path}; /openapi.json has what is",

@@ -19,7 +19,7 @@ from osrdyne_runtime.door import Door
 from osrdyne_runtime.serve.listening import CannotListen, address, listen
 from osrdyne_runtime.serve.server import served
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Most connections.
 _CONNECTIONS = 512
@@ -43,7 +43,7 @@ def serve(
     `port`: 0 lets the system choose one. `listening` gets the address of the page once it answers.
     `engine`, `token`, `types`, `client`: as `create_app`.
 
-    Raises CannotServe where the address cannot be listened on, where it is no loopback address and there is no token,
+    Raises CannotServe where the address cannot be listened on, where no token guards an address other than loopback,
     and for a token that is too short or cannot be sent.
     """
     door = Door(most=_CONNECTIONS)
@@ -57,7 +57,7 @@ def serve(
         where = f"{address(listeners[0])}/"
         try:
             async with served(app, listeners, door):
-                logger.info("the administration of jobs is served", extra={"address": where})
+                log.info("the administration of jobs is served", extra={"address": where})
                 if listening is not None:
                     await asyncio.to_thread(listening, where)  # it may ask the server
                 while not stop.is_set():  # noqa: ASYNC110 - set in any thread

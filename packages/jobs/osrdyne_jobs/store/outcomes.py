@@ -14,7 +14,7 @@ from osrdyne_jobs.store.sql import OF_RUN, TOKEN, WAITING, next_job, seconds
 #: Longest reason that is kept, in characters.
 MOST_REASON = 2000
 #: Seconds in which the worker of a run goes on with the next job of its resource. After them, redo casts it.
-SOON = 5.0
+HANDOVER_SECONDS = 5.0
 #: Why a run is lost.
 LOST = "its worker did not renew the lease: it ended, hung, or could not reach the database"
 
@@ -42,7 +42,9 @@ _DUE_SOON = (
     update(job)
     .where(job.c.id == bindparam("following"), WAITING)
     # Not a condition of the update: one that redo is just putting off would not match it, and be put off.
-    .values(due_at=case((job.c.due_at < now() + SOON, job.c.due_at), else_=now() + SOON), casts=0)
+    .values(
+        due_at=case((job.c.due_at < now() + HANDOVER_SECONDS, job.c.due_at), else_=now() + HANDOVER_SECONDS), casts=0
+    )
 )
 
 

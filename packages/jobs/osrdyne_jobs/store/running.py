@@ -27,7 +27,7 @@ from osrdyne_jobs.store.sql import (
 )
 
 #: Seconds for which a begin waits for the transaction of a former run, on PostgreSQL.
-LOCK_PATIENCE = 5
+LOCK_TIMEOUT_SECONDS = 5
 #: Characters of a worker's name that are kept with a lock. A random word follows them.
 MOST_NAME = 220
 
@@ -86,7 +86,7 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
         return None
     if connection.dialect.name == "postgresql":
         # A run that ended within a transaction of its own may still hold its lock.
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_PATIENCE}s'")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
     former = None
     which = {"of_type": type, "of_resource": resource}
     if expired:
@@ -124,7 +124,7 @@ def go_on(
     following = next_job(connection, type, resource)
     if following is None:
         return None
-    # Until this transaction ends, nobody else can take the lock.
+    # Until this transaction ends, no other transaction can take the lock.
     after = Grip(_begin_run(connection, type, resource, worker), _holder(worker))
     values = {"type": type, "resource": resource, "worker": after.holder, "lease": lease, "run_id": after.token}
     connection.execute(_LOCK, values)

@@ -57,7 +57,7 @@ def command(
     Give one of --source, --before and --event-id. Without --yes, the command shows what it would remove. What was
     forgotten is not read again: ingest knows its file, and where it is in the stream.
     """
-    if sum(bool(one) for one in (source, before, event_id)) != 1:
+    if sum(bool(option) for option in (source, before, event_id)) != 1:
         raise CannotAsk("give one of --source, --before and --event-id")
     place = Lake(lake, pool)
     if not place.exists("bronze"):

@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """Bring events into bronze, each once: a run goes on where the last one stopped, however that ended.
 
-    What is no event goes to the rejects with its reason, and stops nothing.
+    A message that is not an event goes to the rejects with its reason, and stops nothing.
     """
     if files and (uri_file is not None or follow):
         raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")

@@ -71,12 +71,12 @@ def command(
     (place.home / FILE).write_text(json_text.dumps(document), encoding="utf-8")
     makers = ((stack, change.pulumi), (ansible, change.ansible))
     changes = [make(found, file) for file, make in makers if file is not None] if found.recommended else []
-    for one in changes if write else ():
-        one.write()
+    for edit in changes if write else ():
+        edit.write()
     if json:
-        files = [{"file": str(one.path), "diff": one.diff(), "written": write} for one in changes]
+        files = [{"file": str(edit.path), "diff": edit.diff(), "written": write} for edit in changes]
         print_json({**document, "changes": files})
         return
     typer.echo(text.render(found))
-    for one in changes:
-        typer.echo(f"written: {one.path}" if write else one.diff())
+    for edit in changes:
+        typer.echo(f"written: {edit.path}" if write else edit.diff())

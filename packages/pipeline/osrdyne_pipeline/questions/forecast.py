@@ -66,8 +66,8 @@ def _observed(demand: DataFrame, classes: DataFrame) -> DataFrame:
         joined.groupBy("class", "hour", "next", "days")
         # In the order of their days: the same sum each time, to the last bit.
         .agg(F.sort_array(F.collect_list(F.when(alike, F.struct("on", "requests", "run_ms")))).alias("hours"))
-        .withColumn("counts", F.transform("hours", lambda one: one["requests"].cast("double")))
-        .withColumn("busy", F.transform("hours", lambda one: one["run_ms"] / F.lit(HOUR_MS)))
+        .withColumn("counts", F.transform("hours", lambda hour: hour["requests"].cast("double")))
+        .withColumn("busy", F.transform("hours", lambda hour: hour["run_ms"] / F.lit(HOUR_MS)))
         .withColumn("mean", _mean("counts"))
         .withColumn("mean_workers", _mean("busy"))
         .withColumn("variance", _variance("counts", "mean"))

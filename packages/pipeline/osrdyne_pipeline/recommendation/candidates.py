@@ -29,7 +29,7 @@ def keep_alive(requests: DataFrame, classes: DataFrame, delays: Sequence[float] 
     a request to the candidate's delay after its end, at most until the last moment of the history.
     """
     candidates = sorted({int(delay * 1000) for delay in delays})
-    edges = sorted({*candidates, *(one - _STOP_MS for one in candidates)})
+    edges = sorted({*candidates, *(candidate - _STOP_MS for candidate in candidates)})
     curve = _summed(_binned(requests, edges), candidates, edges)
     known = curve.join(F.broadcast(classes.select("key", "class")), on="key", how="left")
     return known.withColumn("class", F.coalesce("class", F.lit("rare"))).select(*KEEP_ALIVE.names)
@@ -70,11 +70,11 @@ def _summed(binned: DataFrame, candidates: list[int], edges: list[int]) -> DataF
     choices = F.array(
         *(
             F.struct(
-                F.lit(one).cast("long").alias("delay_ms"),
-                F.lit(edges.index(one)).alias("stopped"),
-                F.lit(edges.index(one - _STOP_MS)).alias("unbound"),
+                F.lit(candidate).cast("long").alias("delay_ms"),
+                F.lit(edges.index(candidate)).alias("stopped"),
+                F.lit(edges.index(candidate - _STOP_MS)).alias("unbound"),
             )
-            for one in candidates
+            for candidate in candidates
         )
     )
     idle = F.when(F.col("bin") > F.col("stopped"), F.col("requests") * F.col("delay_ms")).otherwise(F.col("gap"))

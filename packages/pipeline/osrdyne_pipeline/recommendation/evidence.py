@@ -105,21 +105,25 @@ def judge(calls: Calls, parts: WeekSplit, plan: FittingPlan, today: KeepAlivePol
     )  # fmt: skip
     fixed_hours, fixed_cold = by_delay(calls, first, last)
     curve = zip(DELAYS.tolist(), fixed_cold.sum(1).tolist(), fixed_hours.sum(1).tolist(), strict=True)
-    along = sorted((pooled(weeks[f"budget {part}"]) for part in BUDGETS), key=lambda one: float(one.hours.sum()))
+    along = sorted(
+        (pooled(weeks[f"budget {part}"]) for part in BUDGETS), key=lambda outcome: float(outcome.hours.sum())
+    )
     return Judged(
         evidence,
         pooled(weeks["today"]),
         float(np.mean(prices)),
-        tuple(TradeoffPoint(*one) for one in curve),
-        tuple(TradeoffPoint(None, float(one.cold.sum()), float(one.hours.sum())) for one in along),
+        tuple(TradeoffPoint(*point) for point in curve),
+        tuple(TradeoffPoint(None, float(outcome.cold.sum()), float(outcome.hours.sum())) for outcome in along),
     )
 
 
 def by_delay(calls: Calls, since: float, until: float) -> tuple[Floats, Floats]:
     """Return worker-hours and cold starts, a row each of DELAYS, a column a key, if all keys had that delay."""
     part, keys = calls.part(since, until), len(calls.keys)
-    outcomes = [replay(part, fixed(keys, one - STOP_SECONDS, STOP_SECONDS), since, until) for one in DELAYS]
-    return np.stack([one.hours for one in outcomes]), np.stack([one.cold for one in outcomes]).astype(np.float64)
+    outcomes = [replay(part, fixed(keys, delay - STOP_SECONDS, STOP_SECONDS), since, until) for delay in DELAYS]
+    return np.stack([outcome.hours for outcome in outcomes]), np.stack([outcome.cold for outcome in outcomes]).astype(
+        np.float64
+    )
 
 
 def _policies(
@@ -157,10 +161,10 @@ def _labels(today: KeepAlivePolicy) -> dict[str, str]:
 
 def pooled(weeks: list[ReplayOutcome]) -> ReplayOutcome:
     return ReplayOutcome(
-        np.sum([one.requests for one in weeks], axis=0),
-        np.sum([one.cold for one in weeks], axis=0),
-        np.sum([one.starts for one in weeks], axis=0),
-        np.sum([one.hours for one in weeks], axis=0),
+        np.sum([week.requests for week in weeks], axis=0),
+        np.sum([week.cold for week in weeks], axis=0),
+        np.sum([week.starts for week in weeks], axis=0),
+        np.sum([week.hours for week in weeks], axis=0),
     )
 
 
@@ -187,8 +191,8 @@ def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) ->
     draws = np.concatenate([np.ones((1, weeks), np.int64), draws])
     found = [_measures(ours, draws), _measures(today, draws)]
     return tuple(  # type: ignore[return-value]
-        Ratio(float(one[0]), *(float(edge) for edge in np.quantile(one[1:], [0.025, 0.975])))
-        for one in (
+        Ratio(float(line[0]), *(float(edge) for edge in np.quantile(line[1:], [0.025, 0.975])))
+        for line in (
             np.divide(mine, theirs, out=np.ones_like(mine), where=theirs > 0)
             for mine, theirs in zip(*found, strict=True)
         )
@@ -197,12 +201,12 @@ def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) ->
 
 def _measures(weeks: list[ReplayOutcome], draws: Integers) -> tuple[Floats, Floats, Floats]:
     """Return cold starts, the percentile of rates, and hours of each draw: how often each week is in it."""
-    requests, cold = np.stack([one.requests for one in weeks]), np.stack([one.cold for one in weeks])
+    requests, cold = np.stack([week.requests for week in weeks]), np.stack([week.cold for week in weeks])
     rates = np.empty(len(draws))
     for number, draw in enumerate(draws):
         asked = draw @ requests
         rates[number] = np.quantile((draw @ cold)[asked > 0] / asked[asked > 0], PERCENTILE) if asked.any() else 0.0
-    hours = np.array([one.hours.sum() for one in weeks])
+    hours = np.array([week.hours.sum() for week in weeks])
     return draws @ cold.sum(1).astype(np.float64), rates, draws @ hours
 
 

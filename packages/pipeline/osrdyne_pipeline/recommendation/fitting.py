@@ -86,7 +86,7 @@ class Fitted:
 def options(calls: Calls, number: int, plan: FittingPlan) -> KeyOptions:
     """Return what may be chosen for one key, from all of `calls`."""
     low, high = np.searchsorted(calls.key, [number, number + 1])
-    begin, end, before, after = (one[low:high] for one in (calls.begin, calls.end, calls.before, calls.after))
+    begin, end, before, after = (values[low:high] for values in (calls.begin, calls.end, calls.before, calls.after))
     now = (begin >= calls.since) & (begin < calls.until)
     idle, cell = (begin - before)[now], GROUP[cells_of(begin[now])]
     _, all_cells = cells_between(calls.since, calls.until)
@@ -127,8 +127,8 @@ class DelaySearch:
         self._fixed = [
             replay(self._calls, fixed(self._keys, d - STOP_SECONDS, STOP_SECONDS), since, until) for d in DELAYS
         ]
-        self._cold = np.stack([one.cold for one in self._fixed]).astype(np.float64)
-        self._hours = np.stack([one.hours for one in self._fixed])
+        self._cold = np.stack([outcome.cold for outcome in self._fixed]).astype(np.float64)
+        self._hours = np.stack([outcome.hours for outcome in self._fixed])
         self.requests = self._fixed[0].requests
         now = self._calls.begin >= since
         stretches = np.bincount(self._calls.key[now], minlength=self._keys)
@@ -159,7 +159,9 @@ class DelaySearch:
         pool = frontier(self._hours[:, rest].sum(1), self._cold[:, rest].sum(1))
         chosen, spending = self._spend(own, pool, budget, cold, aims)
         delay = float(DELAYS[pool.option[spending.step[-1]]]) if self.requests[rest].sum() else self._plan.kept
-        rows = {number: int(one.option[step]) for number, one, step in zip(own, chosen, spending.step, strict=False)}
+        rows = {
+            number: int(choice.option[step]) for number, choice, step in zip(own, chosen, spending.step, strict=False)
+        }
         gain = self._gains(rows, delay, spending.price)
         useful = [number for number in own if self._differs(number, rows[number], delay)]
         if len(useful) > self._plan.most_overrides:
@@ -176,7 +178,7 @@ class DelaySearch:
         share = SHARE * np.count_nonzero(self.requests) / max(len(own), 1)
         for aim in aims if share <= 1 else []:
             held = [*even(free, self.requests[own], share, aim), pool]
-            if sum(one.hours[0] for one in held) <= budget:
+            if sum(chosen.hours[0] for chosen in held) <= budget:
                 return held, spend(held, budget, cold)
         return [*free, pool], spend([*free, pool], budget, cold)
 

@@ -60,7 +60,7 @@ class RecommendationEvidence:
     targets: tuple[EvidenceTarget, ...]
 
     def result(self, name: str) -> PolicyResult:
-        return next(one for one in self.results if one.name == name)
+        return next(result for result in self.results if result.name == name)
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,20 @@ def render(recommendation: Recommendation) -> str:
     if recommendation.classes:
         lines += ["", "one delay for each class of keys, on the same weeks:"]
         lines += [
-            f"  {one.name}: keep {duration(one.delay)}; {one.keys} keys, cold starts {one.cold_before} -> "
-            f"{one.cold_after}, worker-hours {one.hours_before:.0f} -> {one.hours_after:.0f}"
-            for one in recommendation.classes
+            f"  {row.name}: keep {duration(row.delay)}; {row.keys} keys, cold starts {row.cold_before} -> "
+            f"{row.cold_after}, worker-hours {row.hours_before:.0f} -> {row.hours_after:.0f}"
+            for row in recommendation.classes
         ]
     return "\n".join([*lines, "", *_advice(recommendation)])
 
 
 def _evidence(found: RecommendationEvidence) -> list[str]:
-    width = max(len(one.label) for one in found.results)
+    width = max(len(result.label) for result in found.results)
     head = f"{'':{width}}  {'cold':>8} {'starts':>8} {'hours':>9} {'p75 cold':>9} {'p75 start':>9}"
     rows = [
-        f"{one.label:{width}}  {one.cold:>8} {one.starts:>8} {one.worker_hours:>9.0f} "
-        f"{one.rate_p75:>9.1%} {one.starts_rate_p75:>9.1%}"
-        for one in found.results
+        f"{result.label:{width}}  {result.cold:>8} {result.starts:>8} {result.worker_hours:>9.0f} "
+        f"{result.rate_p75:>9.1%} {result.starts_rate_p75:>9.1%}"
+        for result in found.results
     ]
     weeks = f"{found.weeks} weeks not learnt from ({found.since} to {found.until})"
     parts = f"cold starts {_ratio(found.cold)}, 75th percentile {_ratio(found.rate)}"
@@ -43,8 +43,8 @@ def _evidence(found: RecommendationEvidence) -> list[str]:
         *rows,
         f"ours in parts of today's: {parts}, worker-hours {_ratio(found.hours)}",
         *(
-            f"{'reached' if one.reached else 'NOT reached'}: {one.text}: {one.found:.3f}, wanted {one.wanted:g} or less"
-            for one in found.targets
+            f"{'reached' if aim.reached else 'NOT reached'}: {aim.text}: {aim.found:.3f}, wanted {aim.wanted:g} or less"
+            for aim in found.targets
         ),
     ]
 
@@ -55,12 +55,12 @@ def _ratio(one: Ratio) -> str:
 
 def _advice(recommendation: Recommendation) -> list[str]:
     if not recommendation.recommended:
-        return ["no recommendation:", *(f"  {one}" for one in recommendation.reasons)]
+        return ["no recommendation:", *(f"  {reason}" for reason in recommendation.reasons)]
     unbind = f"{duration(recommendation.unbind_before)} -> {duration(recommendation.unbind_delay)}"
     stop = f"{duration(recommendation.stop_before)} -> {duration(recommendation.stop_delay)}"
     own = f"own settings for {len(recommendation.overrides)} keys"
     lines = [f"recommended: unbind delay {unbind}, stop delay {stop}, {own}:"]
-    lines += [_setting(one) for one in recommendation.overrides[:SHOWN]]
+    lines += [_setting(override) for override in recommendation.overrides[:SHOWN]]
     if len(recommendation.overrides) > SHOWN:
         lines.append(f"  and {len(recommendation.overrides) - SHOWN} more")
     return lines

@@ -35,14 +35,14 @@ def frontier(hours: Floats, cold: Floats) -> Frontier:
     """Return the lower convex hull of the options, from the cheapest to the one with the fewest cold starts."""
     order = np.lexsort((cold, hours))
     kept: list[int] = []
-    for one in order:
-        if kept and cold[one] >= cold[kept[-1]]:
+    for index in order:
+        if kept and cold[index] >= cold[kept[-1]]:
             continue
-        while len(kept) > 1 and _saved(hours, cold, kept[-2], kept[-1]) <= _saved(hours, cold, kept[-1], one):
+        while len(kept) > 1 and _saved(hours, cold, kept[-2], kept[-1]) <= _saved(hours, cold, kept[-1], index):
             kept.pop()
-        if len(kept) == 1 and hours[one] <= hours[kept[0]]:
+        if len(kept) == 1 and hours[index] <= hours[kept[0]]:
             kept.pop()
-        kept.append(int(one))
+        kept.append(int(index))
     chosen = np.array(kept, np.int64)
     return Frontier(hours[chosen], cold[chosen], chosen)
 
@@ -71,38 +71,38 @@ def spend(frontiers: Sequence[Frontier], budget: float, enough: float = 0.0) -> 
     The cheapest options are taken, even where they cost more than the budget.
     """
     step = np.zeros(len(frontiers), np.int64)
-    hours = float(sum(one.hours[0] for one in frontiers))
-    cold = float(sum(one.cold[0] for one in frontiers))
-    owner = np.repeat(np.arange(len(frontiers)), [len(one.hours) - 1 for one in frontiers])
-    cost = np.concatenate([np.diff(one.hours) for one in frontiers])
-    gain = np.concatenate([-np.diff(one.cold) for one in frontiers])
+    hours = float(sum(curve.hours[0] for curve in frontiers))
+    cold = float(sum(curve.cold[0] for curve in frontiers))
+    owner = np.repeat(np.arange(len(frontiers)), [len(curve.hours) - 1 for curve in frontiers])
+    cost = np.concatenate([np.diff(curve.hours) for curve in frontiers])
+    gain = np.concatenate([-np.diff(curve.cold) for curve in frontiers])
     slope = gain / np.maximum(cost, 1e-12)
     price = 0.0
     order = np.argsort(-slope, kind="stable")
     full: set[int] = set()
-    for one in order:
-        number = int(owner[one])
+    for index in order:
+        number = int(owner[index])
         if cold <= enough:
             break
         if number in full:
             continue
-        if hours + cost[one] > budget:
+        if hours + cost[index] > budget:
             full.add(number)
-            price = max(price, float(slope[one]))
+            price = max(price, float(slope[index]))
             continue
-        hours += float(cost[one])
-        cold -= float(gain[one])
+        hours += float(cost[index])
+        cold -= float(gain[index])
         step[number] += 1
         if np.isinf(budget):
-            price = float(slope[one])
+            price = float(slope[index])
     return Spending(step, hours, cold, price)
 
 
 def even(frontiers: Sequence[Frontier], requests: Integers, share: float, rate: float) -> list[Frontier]:
     """Hold a share of the keys, those for which it is cheapest, to a cold-start rate."""
-    held = [one.within(rate * asked) for one, asked in zip(frontiers, requests, strict=True)]
+    held = [curve.within(rate * asked) for curve, asked in zip(frontiers, requests, strict=True)]
     extra = np.array(
-        [np.inf if h is None else h.hours[0] - one.hours[0] for one, h in zip(frontiers, held, strict=True)]
+        [np.inf if h is None else h.hours[0] - curve.hours[0] for curve, h in zip(frontiers, held, strict=True)]
     )
     cheapest = np.argsort(extra, kind="stable")[: int(np.ceil(share * len(frontiers)))]
     result = list(frontiers)

@@ -76,7 +76,7 @@ def windows(cells: Cells) -> tuple[WarmWindow, ...]:
             by_run.setdefault(run, []).append(name)
     return tuple(
         WarmWindow(tuple(days), begin * CELL_MINUTES, end * CELL_MINUTES)
-        for (begin, end), days in sorted(by_run.items(), key=lambda one: (DAYS.index(one[1][0]), one[0]))
+        for (begin, end), days in sorted(by_run.items(), key=lambda entry: (DAYS.index(entry[1][0]), entry[0]))
     )
 
 

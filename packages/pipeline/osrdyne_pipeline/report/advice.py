@@ -78,7 +78,7 @@ def _idle(content: ReportContent) -> str:
 def _failures(content: ReportContent) -> NextStep | None:
     if not content.causes:
         return None
-    worst, failed = content.causes[0], sum(one.requests for one in content.causes) + content.more_causes[1]
+    worst, failed = content.causes[0], sum(cause.requests for cause in content.causes) + content.more_causes[1]
     keys = "one key" if worst.keys == 1 else f"{worst.keys:,} keys"
     return NextStep(
         f"Look at failures: {worst.reason}",
@@ -101,9 +101,9 @@ def _slowest(content: ReportContent) -> NextStep | None:
 
 def _capacity(forecast: Forecast) -> NextStep:
     by_hour: dict[int, tuple[float, float]] = {}
-    for one in forecast.hours:
-        workers, high = by_hour.get(one.hour, (0.0, 0.0))
-        by_hour[one.hour] = (workers + one.workers, high + one.workers_high)
+    for expected in forecast.hours:
+        workers, high = by_hour.get(expected.hour, (0.0, 0.0))
+        by_hour[expected.hour] = (workers + expected.workers, high + expected.workers_high)
     hour, (workers, high) = max(by_hour.items(), key=lambda pair: (pair[1][1], -pair[0]))
     return NextStep(
         f"Have room for {_up(high)} busy workers on {forecast.day}",

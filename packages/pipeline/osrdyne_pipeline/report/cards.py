@@ -16,7 +16,7 @@ def section(title: str, lead: str, *inside: Element) -> Element:
 
 def legend(series: Sequence[Series]) -> Element:
     """Return what colours stand for."""
-    marks = [element("li", element("i", class_=f"swatch {one.style}"), one.name) for one in series]
+    marks = [element("li", element("i", class_=f"swatch {row.style}"), row.name) for row in series]
     return element("ul", *marks, class_="legend")
 
 

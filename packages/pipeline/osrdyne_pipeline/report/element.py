@@ -31,8 +31,8 @@ def element(tag: str, *children: Child, **attributes: object) -> Element:
 def visible(text: str) -> str:
     """Return text with what cannot be seen written out, as in Python; line breaks stay."""
     return "".join(
-        one if one.isprintable() or one == "\n" else one.encode("unicode_escape", "surrogatepass").decode()
-        for one in text
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
     )
 
 

@@ -13,7 +13,7 @@ def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
     found = document.get("evidence")
     if not found:
         return None
-    results = {one["name"]: _policy(one) for one in found["results"]}
+    results = {result["name"]: _policy(result) for result in found["results"]}
     return ReportedEvidence(
         first_day=found["since"],
         last_day=found["until"],
@@ -24,12 +24,15 @@ def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
         reasons=list(document["reasons"]),
         changed=len(document["overrides"]),
         classes=[
-            ClassEffect(one["name"], one["keys"], round(1000 * one["delay"]), one["cold_before"], one["cold_after"])
-            for one in document["classes"]
+            ClassEffect(row["name"], row["keys"], round(1000 * row["delay"]), row["cold_before"], row["cold_after"])
+            for row in document["classes"]
         ],
-        targets=[ReportedTarget(one["text"], one["wanted"], one["found"], one["reached"]) for one in found["targets"]],
-        delays=[(round(1000 * one["delay"]), *_point(one)) for one in document["fixed_curve"]],
-        frontier=[_point(one) for one in document["our_curve"]],
+        targets=[
+            ReportedTarget(target["text"], target["wanted"], target["found"], target["reached"])
+            for target in found["targets"]
+        ],
+        delays=[(round(1000 * point["delay"]), *_point(point)) for point in document["fixed_curve"]],
+        frontier=[_point(point) for point in document["our_curve"]],
     )
 
 

@@ -193,7 +193,7 @@ def _causes(read: Read) -> tuple[list[content.Cause], tuple[int, int]]:
     fields = list(content.Cause.__dataclass_fields__)
     top = failures.orderBy(F.desc("requests"), "cause").limit(CAUSES).select(*fields).collect()
     listed = [content.Cause(**row.asDict()) for row in top]
-    return listed, (number - len(listed), requests - sum(one.requests for one in listed))
+    return listed, (number - len(listed), requests - sum(row.requests for row in listed))
 
 
 def _slowest(read: Read) -> list[tuple[str, int, int]]:

@@ -64,9 +64,9 @@ def ticks(top: float, wanted: int = 4) -> list[float]:
     if top <= 0 or not math.isfinite(top):
         return [0.0, 1.0]
     step = _round_step(top / wanted)
-    return [step * one for one in range(math.ceil(top / step - 1e-9) + 1)]
+    return [step * step_number for step_number in range(math.ceil(top / step - 1e-9) + 1)]
 
 
 def _round_step(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(rough))
-    return next(power * one for one in (1, 2, 2.5, 5, 10) if rough <= power * one * (1 + 1e-9))
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if rough <= power * factor * (1 + 1e-9))

@@ -29,10 +29,11 @@ def before_and_after(content: ReportContent) -> Element:
         bars("Cold starts", "By policy", names, cold),
         element("h3", "Worker-hours"),
         bars("Worker-hours", "By policy", names, hours),
-        *(element("p", one) for one in _notes(evidence)),
+        *(element("p", note) for note in _notes(evidence)),
     ]
     listed = [
-        [name, numbers.count(one.cold), numbers.hours(one.up_ms), f"{one.p75_rate:.3f}"] for name, one, _ in policies
+        [name, numbers.count(policy.cold), numbers.hours(policy.up_ms), f"{policy.p75_rate:.3f}"]
+        for name, policy, _ in policies
     ]
     numbered = table(["policy", "cold starts", "worker-hours", "75th percentile of keys' cold rates"], listed)
     return section(title, lead, *inside, _targets(evidence), numbered)
@@ -43,14 +44,14 @@ def by_class(content: ReportContent) -> Element:
     title, evidence = "One delay for each class of keys", content.evidence
     if evidence is None or not evidence.classes:
         return nothing(title, content.no_evidence)
-    names = [f"{one.name}: {numbers.duration(one.delay_ms)}" for one in evidence.classes]
-    before = Series("today's delays", "before", [one.before for one in evidence.classes])
-    after = Series("that delay", "after", [one.after for one in evidence.classes])
+    names = [f"{row.name}: {numbers.duration(row.delay_ms)}" for row in evidence.classes]
+    before = Series("today's delays", "before", [row.before for row in evidence.classes])
+    after = Series("that delay", "after", [row.after for row in evidence.classes])
     lead = (
         "The simplest change: cold starts on the same held-out days, if each class of keys had one delay, the best for "
         "it. Settings for single keys reach more."
     )
-    listed = [[one.name, *map(numbers.count, (one.keys, one.before, one.after))] for one in evidence.classes]
+    listed = [[row.name, *map(numbers.count, (row.keys, row.before, row.after))] for row in evidence.classes]
     drawn = pairs(title, "By key class", names, before, after)
     return section(title, lead, drawn, legend([before, after]), table(["class", "keys", "before", "after"], listed))
 
@@ -72,7 +73,7 @@ def trade_off(content: ReportContent) -> Element:
     )
     if evidence is None:
         lead += " " + content.no_evidence
-    listed = [[one.name, numbers.count(one.cold), numbers.count(one.hours)] for one in (*marked, *line)]
+    listed = [[point.name, numbers.count(point.cold), numbers.count(point.hours)] for point in (*marked, *line)]
     drawn = tradeoff(title, "Cold starts by worker-hours, for fixed delays and for policies", line, marked, best)
     shown_lines = [Series("one delay for all keys", "line-fixed", [])]
     shown_lines += [Series("settings by key", "line-ours", [])] if best else []
@@ -110,10 +111,10 @@ def _targets(evidence: ReportedEvidence) -> Element:
         *(
             element(
                 "li",
-                element("strong", "Reached" if one.reached else "Not reached"),
-                f": {one.text}: {one.found:.3g}, wanted at most {one.wanted:.3g}.",
+                element("strong", "Reached" if target.reached else "Not reached"),
+                f": {target.text}: {target.found:.3g}, wanted at most {target.wanted:.3g}.",
             )
-            for one in evidence.targets
+            for target in evidence.targets
         ),
         class_="targets",
     )

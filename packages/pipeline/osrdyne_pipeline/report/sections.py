@@ -61,9 +61,9 @@ def latency(content: ReportContent) -> Element:
     listed: list[list[str]] = []
     for name, splits in (("Cold requests", content.cold_latency), ("Warm requests", content.warm_latency)):
         if splits:
-            drawn = bars(name, _means(splits), [one.name for one in splits], _parts(splits), exact=numbers.duration)
+            drawn = bars(name, _means(splits), [split.name for split in splits], _parts(splits), exact=numbers.duration)
             charts += [element("h3", name), drawn]
-            listed += [_split_row(name, one) for one in splits]
+            listed += [_split_row(name, split) for split in splits]
         else:
             charts += [element("h3", name), element("p", "There were none with a known end.", class_="nothing")]
     lead = "Mean time of a finished request: waiting as an orphan, for its worker to start, in its queue, and running."
@@ -90,24 +90,24 @@ def failures(content: ReportContent) -> Element:
         return nothing(
             title, f"None: no request of {known:,} with a known end failed." if known else "Nothing is known."
         )
-    names = [f"{one.reason}, {one.worker_exit}" for one in content.causes]
-    series = [Series("requests", "failed", [one.requests for one in content.causes])]
+    names = [f"{cause.reason}, {cause.worker_exit}" for cause in content.causes]
+    series = [Series("requests", "failed", [cause.requests for cause in content.causes])]
     lead = "Requests without a good answer, grouped by reason, by how workers ended, and by the shape of the message."
     if content.more_causes[0]:
         lead += f" {content.more_causes[0]:,} more causes have {content.more_causes[1]:,} requests."
     head = ["reason", "worker", "shape", "requests", "keys", "first (UTC)", "last (UTC)", "example"]
     listed = [
         [
-            one.reason,
-            one.worker_exit,
-            one.shape,
-            numbers.count(one.requests),
-            numbers.count(one.keys),
-            numbers.moment(one.first_ms),
-            numbers.moment(one.last_ms),
-            f"{shown(one.example_key, 40)}, {shown(one.example_request_id, 40)}",
+            cause.reason,
+            cause.worker_exit,
+            cause.shape,
+            numbers.count(cause.requests),
+            numbers.count(cause.keys),
+            numbers.moment(cause.first_ms),
+            numbers.moment(cause.last_ms),
+            f"{shown(cause.example_key, 40)}, {shown(cause.example_request_id, 40)}",
         ]
-        for one in content.causes
+        for cause in content.causes
     ]
     return section(title, lead, bars(title, "Requests by cause", names, series, gutter=230.0), table(head, listed))
 
@@ -118,9 +118,10 @@ def forecast(content: ReportContent) -> Element:
     if found is None:
         return nothing(title, "There is too little history for a forecast.")
     classes = sorted(
-        {one.key_class for one in found.hours}, key=lambda name: (_CLASSES.index(name) if name in _CLASSES else 9, name)
+        {hour.key_class for hour in found.hours},
+        key=lambda name: (_CLASSES.index(name) if name in _CLASSES else 9, name),
     )
-    values = {(one.key_class, one.hour): one for one in found.hours}
+    values = {(hour.key_class, hour.hour): hour for hour in found.hours}
 
     def worth(name: str, attribute: str) -> list[float]:
         return [getattr(values.get((name, hour)), attribute, 0.0) for hour in range(24)]
@@ -135,7 +136,7 @@ def forecast(content: ReportContent) -> Element:
         [
             hour,
             numbers.count(requests[place]),
-            _workers(sum(one.values[place] for one in series)),
+            _workers(sum(row.values[place] for row in series)),
             _workers(high[place]),
         ]
         for place, hour in enumerate(named)
@@ -155,18 +156,18 @@ def classes(content: ReportContent) -> Element:
     if not content.classes:
         return nothing(title, "No request was seen.")
     requests, cold = content.totals.requests, content.totals.cold
-    names = [f"{one.name} ({one.keys:,})" for one in content.classes]
+    names = [f"{row.name} ({row.keys:,})" for row in content.classes]
     drawn = [
         element("h3", "Requests"),
         bars(
-            "Requests", "By key class", names, [Series("requests", "warm", [one.requests for one in content.classes])]
+            "Requests", "By key class", names, [Series("requests", "warm", [row.requests for row in content.classes])]
         ),
         element("h3", "Cold starts"),
-        bars("Cold starts", "By key class", names, [Series("cold", "cold", [one.cold for one in content.classes])]),
+        bars("Cold starts", "By key class", names, [Series("cold", "cold", [row.cold for row in content.classes])]),
     ]
     listed = [
-        [one.name, numbers.count(one.keys), numbers.share(one.requests, requests), numbers.share(one.cold, cold)]
-        for one in content.classes
+        [row.name, numbers.count(row.keys), numbers.share(row.requests, requests), numbers.share(row.cold, cold)]
+        for row in content.classes
     ]
     lead = (
         "Few keys bring most requests; the many rare ones bring the cold starts."
@@ -196,13 +197,13 @@ def _over(found: Buckets, what: str) -> str:
 
 def _rows(found: Buckets) -> list[list[str]]:
     return [
-        [label, numbers.count(one), numbers.count(two)]
-        for label, one, two in zip(found.labels, found.first, found.second, strict=True)
+        [label, numbers.count(first), numbers.count(two)]
+        for label, first, two in zip(found.labels, found.first, found.second, strict=True)
     ]
 
 
 def _parts(splits: Sequence[LatencySplit]) -> list[Series]:
-    return [Series(part, f"part-{part}", [getattr(one, f"{part}_ms") for one in splits]) for part in _PARTS]
+    return [Series(part, f"part-{part}", [getattr(split, f"{part}_ms") for split in splits]) for part in _PARTS]
 
 
 def _split_row(name: str, one: LatencySplit) -> list[str]:
@@ -233,5 +234,5 @@ def _workers(number: float) -> str:
 
 
 def _long_tail(content: ReportContent) -> bool:
-    rare = [one for one in content.classes if one.name == "rare"]
+    rare = [row for row in content.classes if row.name == "rare"]
     return bool(rare) and 2 * rare[0].cold > content.totals.cold and 2 * rare[0].requests < content.totals.requests

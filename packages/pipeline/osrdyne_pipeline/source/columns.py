@@ -29,7 +29,7 @@ RAW = pa.schema(
     ]
 )
 
-#: Of what is no event, so many bytes are kept.
+#: Bytes that are kept of a message that is not an event.
 RAW_BYTES = 1024
 #: Rows of one batch of RAW, about: a message can hold hundreds of events.
 ROWS = 16_384
@@ -115,7 +115,7 @@ def batch_of(source: str, columns: dict[str, Any], rows: int) -> pa.RecordBatch:
 
 
 def _texts(headers: Sequence[dict[str, Any]], header: str) -> list[str | None]:
-    values = [one.get(header) for one in headers]
+    values = [values.get(header) for values in headers]
     return values if set(map(type, values)) <= _TEXT_OR_NONE else [names.text(value) for value in values]
 
 

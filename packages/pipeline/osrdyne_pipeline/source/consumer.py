@@ -269,5 +269,5 @@ def _text(error: BaseException) -> str:
 def _innermost(error: BaseException) -> BaseException:
     """Return the error that an error of pika's holds: some hold others."""
     held = [*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args]
-    inner = next((one for one in held if isinstance(one, BaseException)), None)
+    inner = next((item for item in held if isinstance(item, BaseException)), None)
     return error if inner is None else _innermost(inner)

@@ -1,8 +1,8 @@
 """Events in files: Parquet and JSON lines, gzipped or not, with the columns key, event, event_id, time_ms, worker_id,
 request_id, outcome and duration_ms. Only `event` and `key` must be there; what we do not know is left alone.
 
-A file that ends too early gives what it holds up to there, and a row with the problem. A line that is no event gives a
-row with the problem, and the next line is read.
+A file that ends too early gives what it holds up to there, and a row with the problem. A line that is not an event
+gives a row with the problem, and the next line is read.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ def find(paths: Sequence[str]) -> list[Path]:
         if path.is_dir():
             hidden = ("_", ".")
             # What Spark writes is a folder that is named like a file.
-            below = (one for one in path.rglob("*") if one.name.endswith((PARQUET, *LINES)) and one.is_file())
-            found |= {one for one in below if not any(part.startswith(hidden) for part in one.relative_to(path).parts)}
+            below = (file for file in path.rglob("*") if file.name.endswith((PARQUET, *LINES)) and file.is_file())
+            found |= {
+                file for file in below if not any(part.startswith(hidden) for part in file.relative_to(path).parts)
+            }
         elif path.is_file():
             if not path.name.endswith((PARQUET, *LINES)):
                 raise SourceError(f"{path}: events are read from {', '.join((PARQUET, *LINES))}")
@@ -188,7 +190,7 @@ def _block(source: str, row: int, block: bytes) -> Iterator[pa.RecordBatch]:
         return
     lines = ((number, line) for number, line in enumerate(io.BytesIO(block), row) if line.strip())
     while some := [{"offset": number, **_one(line)} for number, line in itertools.islice(lines, ROWS)]:
-        given = {name: [one.get(name) for one in some] for name in columns.RAW.names if name != "source"}
+        given = {name: [event.get(name) for event in some] for name in columns.RAW.names if name != "source"}
         yield columns.batch_of(source, given, len(some))
 
 

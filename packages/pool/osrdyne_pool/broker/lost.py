@@ -61,7 +61,7 @@ class Evidence:
 
 def static_quorum_queues(declared: Topology) -> tuple[str, ...]:
     """Return the names of the static queues that can be asked for their members."""
-    return tuple(one.name for one in declared.queues if one.type == "quorum")
+    return tuple(queue.name for queue in declared.queues if queue.type == "quorum")
 
 
 def lost_streams(declared: Topology, live: Topology) -> tuple[str, ...]:
@@ -69,13 +69,13 @@ def lost_streams(declared: Topology, live: Topology) -> tuple[str, ...]:
 
     For a moment after its start, a broker shows every stream so. A stream that was deleted has no binding left.
     """
-    listed, bound = {one.name for one in live.queues}, set(live.bindings)
+    listed, bound = {queue.name for queue in live.queues}, set(live.bindings)
     return tuple(
-        one.name
-        for one in declared.queues
-        if one.type == "stream"
-        and one.name not in listed
-        and any(binding in bound for binding in declared.bindings if binding.queue == one.name)
+        queue.name
+        for queue in declared.queues
+        if queue.type == "stream"
+        and queue.name not in listed
+        and any(binding in bound for binding in declared.bindings if binding.queue == queue.name)
     )
 
 
@@ -109,9 +109,9 @@ def stream_problem(vhost: str, stream: str) -> str:
 def problems(declared: Topology, vhost: str) -> dict[str, str]:
     """Return what to say of each static queue that is lost, by its name."""
     return {
-        one.name: stream_problem(vhost, one.name) if one.type == "stream" else problem(vhost, one.name)
-        for one in declared.queues
-        if one.type in ("quorum", "stream")
+        queue.name: stream_problem(vhost, queue.name) if queue.type == "stream" else problem(vhost, queue.name)
+        for queue in declared.queues
+        if queue.type in ("quorum", "stream")
     }
 
 

@@ -43,22 +43,22 @@ def read(listings: Listings) -> Topology:
     """
     return Topology(
         exchanges=tuple(
-            Exchange(text(one, "name"), text(one, "type"), table(one, "arguments"))
-            for one in listings.get("exchanges", ())
-            if one["name"]
+            Exchange(text(raw, "name"), text(raw, "type"), table(raw, "arguments"))
+            for raw in listings.get("exchanges", ())
+            if raw["name"]
         ),
-        queues=tuple(queue(one) for one in listings.get("queues", ())),
-        bindings=tuple(_binding(one) for one in listings.get("bindings", ()) if one["source"]),
-        policies=tuple(_policy(one) for one in listings.get("policies", ())),
-        users=tuple(User(text(one, "name"), "", tags(one), table(one, "limits")) for one in listings.get("users", ())),
+        queues=tuple(queue(raw) for raw in listings.get("queues", ())),
+        bindings=tuple(_binding(raw) for raw in listings.get("bindings", ()) if raw["source"]),
+        policies=tuple(_policy(raw) for raw in listings.get("policies", ())),
+        users=tuple(User(text(raw, "name"), "", tags(raw), table(raw, "limits")) for raw in listings.get("users", ())),
         permissions=tuple(
-            Permission(text(one, "user"), text(one, "configure"), text(one, "write"), text(one, "read"))
-            for one in listings.get("permissions", ())
+            Permission(text(raw, "user"), text(raw, "configure"), text(raw, "write"), text(raw, "read"))
+            for raw in listings.get("permissions", ())
         ),
-        operator_policies=tuple(_policy(one) for one in listings.get("operator-policies", ())),
-        default_login="".join(default_login.problem(one) for one in listings.get("users", ())),
+        operator_policies=tuple(_policy(raw) for raw in listings.get("operator-policies", ())),
+        default_login="".join(default_login.problem(raw) for raw in listings.get("users", ())),
         vhost_limits={
-            name: value for one in listings.get("vhost-limits", ()) for name, value in table(one, "value").items()
+            name: value for limit in listings.get("vhost-limits", ()) for name, value in table(limit, "value").items()
         },
     )
 
@@ -70,46 +70,55 @@ def requests(declared: Topology, vhost: str) -> list[ManagementRequest]:
     way for orphans. A user's request has no credentials; the caller adds `password`, or `password_hash`.
     """
     # Only the request exchange is of this type.
-    last = [one for one in declared.exchanges if one.type == "direct"]
+    last = [exchange for exchange in declared.exchanges if exchange.type == "direct"]
     return [
         *(_limit("vhost-limits", vhost, name, value) for name, value in declared.vhost_limits.items()),
-        *(ManagementRequest("PUT", ("users", one.name), {"tags": ",".join(one.tags)}) for one in declared.users),
-        *(_limit("user-limits", one.name, name, value) for one in declared.users for name, value in one.limits.items()),
+        *(ManagementRequest("PUT", ("users", user.name), {"tags": ",".join(user.tags)}) for user in declared.users),
         *(
-            ManagementRequest(
-                "PUT",
-                ("permissions", vhost, one.user),
-                {"configure": one.configure, "write": one.write, "read": one.read},
-            )
-            for one in declared.permissions
+            _limit("user-limits", user.name, name, value)
+            for user in declared.users
+            for name, value in user.limits.items()
         ),
         *(
             ManagementRequest(
                 "PUT",
-                ("policies", vhost, one.name),
+                ("permissions", vhost, permission.user),
+                {"configure": permission.configure, "write": permission.write, "read": permission.read},
+            )
+            for permission in declared.permissions
+        ),
+        *(
+            ManagementRequest(
+                "PUT",
+                ("policies", vhost, policy.name),
                 {
-                    "pattern": one.pattern,
-                    "apply-to": one.apply_to,
-                    "definition": dict(one.definition),
-                    "priority": one.priority,
+                    "pattern": policy.pattern,
+                    "apply-to": policy.apply_to,
+                    "definition": dict(policy.definition),
+                    "priority": policy.priority,
                 },
             )
-            for one in declared.policies
+            for policy in declared.policies
         ),
-        *(_declare_exchange(one, vhost) for one in declared.exchanges if one not in last),
+        *(_declare_exchange(exchange, vhost) for exchange in declared.exchanges if exchange not in last),
         *(
-            _declare("queues", vhost, one.name, {"arguments": {"x-queue-type": one.type, **one.arguments}})
-            for one in declared.queues
+            _declare(
+                "queues",
+                vhost,
+                declared_queue.name,
+                {"arguments": {"x-queue-type": declared_queue.type, **declared_queue.arguments}},
+            )
+            for declared_queue in declared.queues
         ),
         *(
             ManagementRequest(
                 "POST",
-                ("bindings", vhost, "e", one.exchange, "q", one.queue),
-                {"routing_key": one.routing_key, "arguments": {}},
+                ("bindings", vhost, "e", binding.exchange, "q", binding.queue),
+                {"routing_key": binding.routing_key, "arguments": {}},
             )
-            for one in declared.bindings
+            for binding in declared.bindings
         ),
-        *(_declare_exchange(one, vhost) for one in last),
+        *(_declare_exchange(exchange, vhost) for exchange in last),
     ]
 
 
@@ -136,7 +145,7 @@ def table(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
 def tags(raw: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the tags of a user, which are a list, or a text with commas."""
     found = raw["tags"]
-    return tuple(str(one) for one in (found if isinstance(found, list) else str(found).split(",")) if one)
+    return tuple(str(tag) for tag in (found if isinstance(found, list) else str(found).split(",")) if tag)
 
 
 def _declare_exchange(one: Exchange, vhost: str) -> ManagementRequest:

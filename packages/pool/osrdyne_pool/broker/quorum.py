@@ -39,9 +39,12 @@ def read(answer: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
     """
     return tuple(
         Member(
-            str(one["Node Name"]), str(one["Raft State"]), _number(one.get("Term")), _number(one.get("Last Log Index"))
+            str(member["Node Name"]),
+            str(member["Raft State"]),
+            _number(member.get("Term")),
+            _number(member.get("Last Log Index")),
         )
-        for one in answer
+        for member in answer
     )
 
 
@@ -56,4 +59,6 @@ def never_led(members: Sequence[Member]) -> bool:
     that is slow, or that has lost its leader, has had one: its term and its log are not empty. A member whose node is
     away proves nothing.
     """
-    return bool(members) and all(one.state == FOLLOWER and one.term == 0 and one.last_index == 0 for one in members)
+    return bool(members) and all(
+        member.state == FOLLOWER and member.term == 0 and member.last_index == 0 for member in members
+    )

@@ -26,13 +26,13 @@ from osrdyne_runtime.settings.changes import FileChanges
 log = log_lines.logger(__name__)
 
 #: Seconds for a connection to open.
-CONNECT = 10.0
+CONNECT_SECONDS = 10.0
 #: Seconds beyond a call's own timeout after which its node counts as lost: it may have to wait for Redis.
-BEYOND = 60.0
+LOST_AFTER_TIMEOUT_SECONDS = 60.0
 #: Seconds for which a node may take nothing of a data stream, or not say that it is stored: its store may be slow.
-STALL = 300.0
+STREAM_STALL_SECONDS = 300.0
 #: Seconds for a data stream to be removed. Otherwise it expires.
-TIDY = 5.0
+STREAM_REMOVAL_SECONDS = 5.0
 
 
 class ClientIdentity(TypedDict, total=False):
@@ -61,7 +61,7 @@ class Nodes:
         self._identity = identity
         token, token_file = identity.get("token"), identity.get("token_file")
         certificate_file: Path | None = identity.get("certificate_file")
-        self.urls = [_url(one) for one in ([urls] if isinstance(urls, str) else urls)]
+        self.urls = [_url(url) for url in ([urls] if isinstance(urls, str) else urls)]
         if not self.urls:
             raise SettingsError("url", "names no node; give https://HOST:8044")
         if token is not None and token_file is not None:
@@ -144,7 +144,7 @@ def call_of(
     headers = {"Content-Type": "application/octet-stream"}
     if whole.headers:
         headers[wire.HEADERS_HEADER] = wire.dump_headers(wire.checked_headers(dict(whole.headers)))
-    return path, headers, whole, None if timeout is None else timeout + BEYOND
+    return path, headers, whole, None if timeout is None else timeout + LOST_AFTER_TIMEOUT_SECONDS
 
 
 def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:

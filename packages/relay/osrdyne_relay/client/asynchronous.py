@@ -13,10 +13,10 @@ import aiohttp
 
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
-    BEYOND,
-    CONNECT,
-    STALL,
-    TIDY,
+    CONNECT_SECONDS,
+    LOST_AFTER_TIMEOUT_SECONDS,
+    STREAM_REMOVAL_SECONDS,
+    STREAM_STALL_SECONDS,
     ClientIdentity,
     Nodes,
     call_of,
@@ -36,7 +36,7 @@ from osrdyne_runtime.forks import Home, keep
 T = TypeVar("T")
 
 #: Seconds between two pings of a WebSocket.
-_PING = 30.0
+_PING_SECONDS = 30.0
 #: What a node says instead of an upgrade to a WebSocket, by its status; and what says that nothing was sent.
 _NOT_UPGRADED: dict[int, type[RelayError]] = {401: AccessDenied, 429: TooMany, 503: NodeStopping}
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -51,7 +51,7 @@ class Session:
         self._sockets = Sockets()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.made),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             max_field_size=4 * wire.MOST_HEADER,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -96,7 +96,7 @@ class Session:
         """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
         self.check_here()
         shown = self.nodes.authorization()
-        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=BEYOND)
+        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=LOST_AFTER_TIMEOUT_SECONDS)
         try:
             async with self._session.get(
                 url, headers=shown, allow_redirects=False, timeout=within, ssl=self.nodes.tls
@@ -114,10 +114,10 @@ class Session:
         """Open a WebSocket with frames of `most` bytes. Raises NodesAway, and what the node answers instead."""
         shown = self.nodes.authorization()
         try:
-            async with asyncio.timeout(2 * CONNECT):
+            async with asyncio.timeout(2 * CONNECT_SECONDS):
                 return Socket(
                     await self._session.ws_connect(
-                        url, headers=shown, heartbeat=_PING, max_msg_size=most, ssl=self.nodes.tls
+                        url, headers=shown, heartbeat=_PING_SECONDS, max_msg_size=most, ssl=self.nodes.tls
                     )
                 )
         except aiohttp.WSServerHandshakeError as error:
@@ -212,7 +212,7 @@ class NodeStreams:
     async def remove(self, stream: str) -> None:
         for url in self._session.nodes.order():
             with suppress(NodesAway, NodeLost):
-                await self._session.ask("DELETE", stream_of(url, stream), within=TIDY)
+                await self._session.ask("DELETE", stream_of(url, stream), within=STREAM_REMOVAL_SECONDS)
                 return
 
     async def sweep(self) -> int:
@@ -256,9 +256,9 @@ class _Source:
         """Wait for the answer. Raises NodeLost when the node takes nothing, or says nothing, for too long."""
         task = asyncio.ensure_future(asked)
         try:
-            while not (await asyncio.wait([task], timeout=STALL / 20))[0]:
-                if self._given_at is not None and self._clock() > self._given_at + STALL:
-                    raise NodeLost(f"the node took nothing of a data stream for {STALL:g} s")
+            while not (await asyncio.wait([task], timeout=STREAM_STALL_SECONDS / 20))[0]:
+                if self._given_at is not None and self._clock() > self._given_at + STREAM_STALL_SECONDS:
+                    raise NodeLost(f"the node took nothing of a data stream for {STREAM_STALL_SECONDS:g} s")
             return task.result()
         finally:
             task.cancel()
@@ -317,6 +317,6 @@ class AsyncRelayClient:
             else:
                 self._nodes.worked(url)
                 notes = wire.load_streams(answer[1].get(wire.STREAMS_HEADER))
-                streams = {name: StoredStream(self.streams, one.id, one.size) for name, one in notes.items()}
+                streams = {name: StoredStream(self.streams, note.id, note.size) for name, note in notes.items()}
                 return dataclasses.replace(response, streams=streams)
         raise none_reached(failures)

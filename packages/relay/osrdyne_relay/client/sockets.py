@@ -36,9 +36,9 @@ class Sockets:
 
     def shut(self) -> None:
         """End all connections, whatever the nodes do: their transports find the end, and close the sockets."""
-        for one in self._open():
+        for opened in self._open():
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                opened.shutdown(socket.SHUT_RDWR)
 
     async def closed(self) -> None:
         """Let the transports close what was shut, within a few turns of the loop: its user may end it now."""
@@ -48,4 +48,4 @@ class Sockets:
             await asyncio.sleep(0)
 
     def _open(self) -> list[socket.socket]:
-        return [one for one in self._made if one.fileno() >= 0]
+        return [made for made in self._made if made.fileno() >= 0]

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Work = Callable[[AsyncRelayClient], Coroutine[Any, Any, T]]
 
 #: Seconds that `close` waits for the thread. Where a call is in flight, the thread goes on until that has ended.
-_CLOSE = 1.0
+_CLOSE_SECONDS = 1.0
 
 
 class _Opened:
@@ -113,7 +113,7 @@ class Connections:
             portal, client, here.client = here.portal, here.client, None
         if portal is not None and client is not None:
             client[1]()
-            portal.ends(_CLOSE)
+            portal.ends(_CLOSE_SECONDS)
 
 
 @asynccontextmanager
@@ -299,9 +299,11 @@ class RelayClient:
         """
         wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         whole = checked_request(request)
-        whole = replace(whole, streams={name: _made_here(one, wanted) for name, one in whole.streams.items()})
+        whole = replace(whole, streams={name: _made_here(stream, wanted) for name, stream in whole.streams.items()})
         response = self._connections.run(
             lambda client: client.call(endpoint, whole, timeout=timeout, pickup_timeout=pickup_timeout), wanted
         )
-        streams = {name: BlockingStream(self._streams, one.id, one.size) for name, one in response.streams.items()}
+        streams = {
+            name: BlockingStream(self._streams, stream.id, stream.size) for name, stream in response.streams.items()
+        }
         return BlockingResponse(response.body, response.headers, streams)

@@ -16,7 +16,7 @@ from osrdyne_pool.topology import milliseconds
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from osrdyne_relay.checking import MOST_PICKUP
+from osrdyne_relay.checking import MOST_PICKUP_SECONDS
 from osrdyne_relay.driver.forwarding import Forwarding
 from osrdyne_relay.driver.translation import endpoint_of
 from osrdyne_relay.errors import InvalidCall
@@ -111,7 +111,7 @@ class RelayDriver:
             (self._pool.name, key),
             lambda error: self._unread.tell(Change(key, error)),
             at_once=self._at_once,
-            longest_wait=min(self._pool.message_ttl, MOST_PICKUP),
+            longest_wait=min(self._pool.message_ttl, MOST_PICKUP_SECONDS),
             looks=self._looks,
         )
         task = asyncio.get_running_loop().create_task(forwarding.run(), name=f"relay: {key}")

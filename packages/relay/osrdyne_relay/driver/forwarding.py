@@ -18,9 +18,9 @@ from osrdyne_worker import Request, Requeue, serve
 log = log_lines.logger(__name__)
 
 #: Seconds that requests on the relay may take when the forwarding stops. Longer ones go back to the queue.
-_GRACE = 30.0
+_GRACE_SECONDS = 30.0
 #: Seconds before a request that was not answered goes back to its queue.
-_REST = 5.0
+_RETURN_AFTER_SECONDS = 5.0
 
 
 class Forwarding:
@@ -74,7 +74,7 @@ class Forwarding:
         """Take requests until no worker polls, or the forwarding stops."""
         end = asyncio.Event()
         serving = asyncio.create_task(
-            serve(self._forward, self._environment(), end, prefetch=self._at_once, grace=_GRACE),
+            serve(self._forward, self._environment(), end, prefetch=self._at_once, grace=_GRACE_SECONDS),
             name=f"forwarding of {self._key}",
         )
         self.forwards = True
@@ -104,7 +104,7 @@ class Forwarding:
             if isinstance(failure, Requeue) and not isinstance(error, CallFailed):
                 # Each delivery counts, and at once the next one would end as this one.
                 self._news.set()
-                await asyncio.sleep(_REST)
+                await asyncio.sleep(_RETURN_AFTER_SECONDS)
             raise failure from error
         finally:
             self._in_hand -= 1

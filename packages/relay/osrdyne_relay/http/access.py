@@ -35,7 +35,7 @@ from osrdyne_runtime.settings.model import StrictModel
 log = log_lines.logger(__name__)
 
 #: Seconds between two looks whether a file has changed.
-LOOK_EVERY = 2.0
+FILE_CHECK_SECONDS = 2.0
 
 
 def _several(value: object) -> object:
@@ -178,5 +178,5 @@ class WatchedFiles:
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(FILE_CHECK_SECONDS)
             self.look()

@@ -6,8 +6,8 @@ from aiohttp import web
 
 from osrdyne_relay import wire
 from osrdyne_relay.http import callers, sockets, streams, workers
-from osrdyne_relay.http.answering import CLIENT, DESK, identify, problem_of, sent
-from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.http.middleware import CLIENT, SERVICE, identify, problem_of, send_in_time
+from osrdyne_relay.http.node_service import NodeService
 from osrdyne_runtime.door import Door
 from osrdyne_runtime.serve import answers
 from osrdyne_runtime.serve.server import entrance
@@ -20,15 +20,17 @@ _STREAM = wire.STREAMS + "/{id:[0-9a-f]{32}}"
 _NOT_READY = "not ready; the log says why"
 
 
-def create_app(desk: Desk, most_bytes: int, door: Door) -> web.Application:
+def create_app(service: NodeService, most_bytes: int, door: Door) -> web.Application:
     """Return the application of a node. `most_bytes`: of a body."""
-    app = web.Application(middlewares=[sent, entrance(door.let_in, identify, problem_of)], client_max_size=most_bytes)
-    app[DESK] = desk
+    app = web.Application(
+        middlewares=[send_in_time, entrance(door.let_in, identify, problem_of)], client_max_size=most_bytes
+    )
+    app[SERVICE] = service
     answers.add_headers(app)
     app.add_routes(
         [
             web.get("/livez", answers.alive),
-            web.get("/readyz", answers.readiness(lambda: None if desk.ready else _NOT_READY)),
+            web.get("/readyz", answers.readiness(lambda: None if service.ready else _NOT_READY)),
             web.get("/metrics", _metrics),
             web.post(wire.CALL, callers.call),
             web.post(wire.POLL, workers.poll),
@@ -47,7 +49,7 @@ def create_app(desk: Desk, most_bytes: int, door: Door) -> web.Application:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    desk = request.app[DESK]
+    service = request.app[SERVICE]
     request[CLIENT].may_read_metrics()
-    desk.count()
-    return answers.metrics(desk.metrics.registry)
+    service.update_metrics()
+    return answers.metrics(service.metrics.registry)

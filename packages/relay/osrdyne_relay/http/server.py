@@ -17,7 +17,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
 from osrdyne_relay.http.app import create_app
-from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.http.node_service import NodeService
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.settings import RelaySettings, ServeSettings
 from osrdyne_relay.wire import MOST_HEADER
@@ -45,11 +45,11 @@ async def serve(
     if own is None:
         raise SettingsError("relay.serve", "is missing; give this table with at least an `access_file`")
     tls, relay = _tls(own), Relay(settings)
-    desk = Desk(relay, Access.read(own.access_file), own)
+    service = NodeService(relay, Access.read(own.access_file), own)
     _allow_files(own.connections + _OTHER_FILES)
     door = Door(most=own.connections, tls=tls, most_waiting=own.strangers, patience=own.stranger_timeout)
-    desk.metrics.connections.set_function(lambda: door.connections)
-    app = create_app(desk, settings.most_bytes, door)
+    service.metrics.connections.set_function(lambda: door.connections)
+    app = create_app(service, settings.most_bytes, door)
 
     async def end_calls(_: web.Application) -> None:
         await relay.close()  # so that handlers still send errors
@@ -71,25 +71,27 @@ async def serve(
         log.info("the node is served", extra={"address": where})
         if listening is not None:
             listening(where)
-        await _until(stop, desk, relay, [*desk.roots(), *_watching(own, desk, tls)])
+        await _until(stop, service, relay, [*service.background_work(), *_watching(own, service, tls)])
 
 
-async def _until(stop: asyncio.Event, desk: Desk, relay: Relay, roots: list[Coroutine[Any, Any, None]]) -> None:
-    """Have the node work until it is stopped, and end it in good order. Raises what ends one of its roots."""
-    running: list[asyncio.Task[Any]] = [asyncio.create_task(one) for one in roots]
+async def _until(
+    stop: asyncio.Event, service: NodeService, relay: Relay, background: list[Coroutine[Any, Any, None]]
+) -> None:
+    """Have the node work until it is stopped, and end it in good order. Raises what ends its background work."""
+    running: list[asyncio.Task[Any]] = [asyncio.create_task(work) for work in background]
     stopped = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
-        log.info("the node stops", extra={"in_hand": len(desk.ledger.in_hand), "calls": desk.calls})
-        await desk.stop()
+        log.info("the node stops", extra={"in_hand": len(service.state.in_hand), "calls": service.calls})
+        await service.stop()
         # What is left ends with errors, which handlers still send.
         await relay.close()
         for task in done:
             task.result()
     finally:
-        desk.over.set()
-        for one in (stopped, *running):
-            one.cancel()
+        service.grace_over.set()
+        for task in (stopped, *running):
+            task.cancel()
         await asyncio.gather(stopped, *running, return_exceptions=True)
 
 
@@ -100,8 +102,8 @@ def _listeners(settings: ServeSettings) -> list[socket.socket]:
         made = listen(settings.host, settings.port, others_need=None if guarded else "set certificate_file")
     except CannotListen as error:
         raise SettingsError("relay.serve.host", str(error)) from error
-    for one in made:
-        keep_alive(one)
+    for listener in made:
+        keep_alive(listener)
     return made
 
 
@@ -123,15 +125,17 @@ def _tls(settings: ServeSettings) -> ssl.SSLContext | None:
     return context
 
 
-def _watching(settings: ServeSettings, desk: Desk, tls: ssl.SSLContext | None) -> list[Coroutine[Any, Any, None]]:
-    """Return what looks for changed files."""
+def _watching(
+    settings: ServeSettings, service: NodeService, tls: ssl.SSLContext | None
+) -> list[Coroutine[Any, Any, None]]:
+    """Return the work that watches files for changes."""
     file = settings.access_file
-    found = [WatchedFiles([file], lambda: desk.use(Access.read(file)))]
+    found = [WatchedFiles([file], lambda: service.use_access(Access.read(file)))]
     certificate, key = settings.certificate_file, settings.key_file
     if tls is not None and certificate is not None:
         files: list[Path] = [certificate, key] if key else [certificate]
         found.append(WatchedFiles(files, lambda: certificates.load(tls, certificate, key)))
-    return [one.run() for one in found]
+    return [watched.run() for watched in found]
 
 
 def _allow_files(number: int) -> None:

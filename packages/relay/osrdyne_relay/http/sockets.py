@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeStopping, RelayError, TooMany
 from osrdyne_relay.http.access import KnownClient
-from osrdyne_relay.http.answering import CLIENT, DESK
-from osrdyne_relay.http.desk import Desk
-from osrdyne_relay.http.ledger import InHand
-from osrdyne_relay.http.streams import taken
+from osrdyne_relay.http.middleware import CLIENT, SERVICE
+from osrdyne_relay.http.node_service import NodeService
+from osrdyne_relay.http.node_state import HeldRequest
+from osrdyne_relay.http.streams import handed_over
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.redis.names import check_endpoint, new_id
 from osrdyne_runtime import log_lines
@@ -29,11 +29,11 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds between two pings; a peer that does not answer for half of it is gone.
-_PING = 30.0
+_PING_SECONDS = 30.0
 #: Seconds for the peer to end a connection that we end.
-_CLOSING = 2.0
+_CLOSE_SECONDS = 2.0
 #: Seconds that a slot polls at a time. It polls again at once.
-_POLL = 300.0
+_POLL_SECONDS = 300.0
 
 
 class _Head(BaseModel):
@@ -52,17 +52,20 @@ class _Head(BaseModel):
 
 async def socket(request: web.Request) -> web.StreamResponse:
     """Serve a worker until its connection ends."""
-    desk, client = request.app[DESK], request[CLIENT]
+    service, client = request.app[SERVICE], request[CLIENT]
     if not client.grant.serve:
         raise AccessDenied
     own = web.WebSocketResponse(
-        heartbeat=_PING, timeout=_CLOSING, compress=False, max_msg_size=request.client_max_size + wire.MOST_HEAD
+        heartbeat=_PING_SECONDS,
+        timeout=_CLOSE_SECONDS,
+        compress=False,
+        max_msg_size=request.client_max_size + wire.MOST_HEAD,
     )
     if not own.can_prepare(request):
         raise InvalidCall("this path is for WebSockets: poll at /v1/poll, or ask for an upgrade")
-    with desk.opened(client):
+    with service.opened(client):
         await own.prepare(request)
-        await _Connection(desk, client, own).run()
+        await _Connection(service, client, own).run()
     return own
 
 
@@ -78,8 +81,8 @@ class _Slot:
 
 
 class _Connection:
-    def __init__(self, desk: Desk, client: KnownClient, own: web.WebSocketResponse) -> None:
-        self._desk, self._client, self._own = desk, client, own
+    def __init__(self, service: NodeService, client: KnownClient, own: web.WebSocketResponse) -> None:
+        self._service, self._client, self._own = service, client, own
         self._sending = asyncio.Lock()
         self._slots: dict[str, list[_Slot]] = {}
         #: What is set when the worker has ended a request that it got here.
@@ -88,13 +91,13 @@ class _Connection:
 
     async def run(self) -> None:
         """Serve until the worker, or this node, or a change of the access file ends the connection."""
-        self._desk.sockets += 1
+        self._service.sockets += 1
         self._spawn(self._tell_stop())
         ends = [self._spawn(work) for work in (self._read(), self._denied(), self._over())]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._desk.sockets -= 1
+            self._service.sockets -= 1
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -120,11 +123,11 @@ class _Connection:
                 # The next frame is read when this one was confirmed: so a flood of them waits for the network.
                 await self._serve(head.endpoints, head.at_once)
             case "response":
-                streams = taken(self._desk, head.streams)
-                await self._end(head, lambda held: self._desk.answer(held, Answer(body, head.headers, streams)))
+                streams = handed_over(self._service, head.streams)
+                await self._end(head, lambda held: self._service.answer(held, Answer(body, head.headers, streams)))
             case "failure":
                 why = head.reason or "the worker gives no reason"
-                await self._end(head, lambda held: self._desk.fail(held, why))
+                await self._end(head, lambda held: self._service.fail(held, why))
             case "return":
                 await self._end(head, self._put_back)
             case _:
@@ -137,7 +140,7 @@ class _Connection:
         for endpoint in endpoints:
             self._client.may_serve(check_endpoint(endpoint))
         wanted = dict.fromkeys(endpoints, at_once)
-        if sum(wanted.values()) > self._desk.most(self._client):
+        if sum(wanted.values()) > self._service.limit_of(self._client):
             raise TooMany("this is more than the client may have open: serve less, or raise `most` in the access file")
         leaving = []
         for endpoint in {**self._slots, **wanted}:
@@ -145,7 +148,7 @@ class _Connection:
             while len(slots) > wanted.get(endpoint, 0):
                 slot = slots.pop()
                 slot.wanted = False
-                self._desk.end_poll(self._client, slot.poll)
+                self._service.end_poll(self._client, slot.poll)
                 leaving.append(slot)
             while len(slots) < wanted.get(endpoint, 0):
                 slots.append(slot := _Slot(endpoint))
@@ -163,7 +166,7 @@ class _Connection:
             while slot.wanted:
                 slot.quiet.clear()
                 try:
-                    held = await self._desk.collect(self._client, slot.endpoint, _POLL, slot.poll)
+                    held = await self._service.collect(self._client, slot.endpoint, _POLL_SECONDS, slot.poll)
                     retry.worked()
                 except NodeStopping:
                     return
@@ -177,7 +180,7 @@ class _Connection:
         finally:
             slot.quiet.set()
 
-    async def _pass_on(self, held: InHand, slot: _Slot) -> None:
+    async def _pass_on(self, held: HeldRequest, slot: _Slot) -> None:
         """Send a request, and wait until the worker has ended it."""
         collected = held.collected
         head = {
@@ -192,7 +195,7 @@ class _Connection:
         held.settled = ended.set
         unwanted = self._spawn(self._tell_unwanted(held))
         try:
-            with self._desk.worker_connected(held):
+            with self._service.worker_connected(held):
                 async with self._sending:
                     if self._own.closed:
                         return
@@ -209,9 +212,9 @@ class _Connection:
             if self._ends.get(collected.id) is ended:
                 del self._ends[collected.id]
             if not sent:
-                self._desk.put_back(held)
+                self._service.put_back(held)
 
-    async def _tell_unwanted(self, held: InHand) -> None:
+    async def _tell_unwanted(self, held: HeldRequest) -> None:
         why = await held.collected.wait_abandoned()
         await self._send({"type": "abandoned", "id": held.collected.id, **wire.problem(why)})
 
@@ -220,15 +223,15 @@ class _Connection:
     async def _end(self, head: _Head, how: Any) -> None:
         """End a request as the worker says. The next frame is read meanwhile."""
         try:
-            held = self._desk.ledger.find(self._client.name, head.id)
+            held = self._service.state.find(self._client.name, head.id)
         except RelayError as error:
             await self._refuse(head.id, error)
         else:
             self._spawn(self._ended(held, how))
 
-    async def _ended(self, held: InHand, how: Any) -> None:
+    async def _ended(self, held: HeldRequest, how: Any) -> None:
         try:
-            with self._desk.worker_connected(held):
+            with self._service.worker_connected(held):
                 await how(held)
         except RelayError as error:
             await self._refuse(held.collected.id, error)
@@ -237,28 +240,28 @@ class _Connection:
 
     async def _refuse(self, request: str, error: RelayError) -> None:
         ended = self._ends.get(request)
-        if ended is not None and request not in self._desk.ledger.in_hand:
+        if ended is not None and request not in self._service.state.in_hand:
             # It was no longer wanted, and now the worker has ended it, too.
             ended.set()
         await self._send({"type": "refused", "id": request, **wire.problem(error)})
 
-    async def _put_back(self, held: InHand) -> None:
-        self._desk.put_back(held)
+    async def _put_back(self, held: HeldRequest) -> None:
+        self._service.put_back(held)
 
     # --- the connection -------------------------------------------------------------------------------------------
 
     async def _tell_stop(self) -> None:
-        await self._desk.stopping.wait()
+        await self._service.stopping.wait()
         await self._send({"type": "stopping"})
 
     async def _denied(self) -> None:
-        with self._desk.access_changes() as changed:
-            while self._desk.access.still_grants(self._client):
+        with self._service.access_changes() as changed:
+            while self._service.access.still_grants(self._client):
                 await changed.wait()
                 changed.clear()
 
     async def _over(self) -> None:
-        await self._desk.over.wait()
+        await self._service.grace_over.wait()
 
     async def _send(self, head: dict[str, Any]) -> None:
         try:
@@ -269,7 +272,7 @@ class _Connection:
             pass  # which the reader notices
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._desk.later(work, "WebSocket")
+        task = self._service.later(work, "WebSocket")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -14,28 +14,28 @@ from aiohttp import web
 
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, NodeStopping, StreamLost, TooLarge
-from osrdyne_relay.http.answering import CLIENT, DESK, check_plain
-from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.http.middleware import CLIENT, SERVICE, check_plain
+from osrdyne_relay.http.node_service import NodeService
 from osrdyne_relay.streams.base import CHUNK, HandedStream
 
 
 async def write(request: web.Request) -> web.StreamResponse:
     """Store a stream under the id that the client chose: 201 once it can be read, and its bytes."""
-    desk, stream = request.app[DESK], request.match_info["id"]
+    service, stream = request.app[SERVICE], request.match_info["id"]
     check_plain(request)
     with _open(request):
         try:
-            size = await desk.relay.streams.store(stream, _sent(request, desk))
+            size = await service.relay.streams.store(stream, _sent(request, service))
         except OSError as error:
             raise StreamLost(f"the data stream cannot be stored: {error.strerror or error}") from error
     return web.json_response({"size": size}, status=201)
 
 
-async def _sent(request: web.Request, desk: Desk) -> AsyncIterator[bytes]:
-    most, size = desk.settings.most_stream_bytes, 0
+async def _sent(request: web.Request, service: NodeService) -> AsyncIterator[bytes]:
+    most, size = service.settings.most_stream_bytes, 0
     while True:
         try:
-            async with asyncio.timeout(desk.settings.stream_pause):
+            async with asyncio.timeout(service.settings.stream_pause):
                 chunk = await request.content.read(CHUNK)
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
@@ -49,16 +49,16 @@ async def _sent(request: web.Request, desk: Desk) -> AsyncIterator[bytes]:
 
 async def read(request: web.Request) -> web.StreamResponse:
     """Give a stream, as fast as the client takes it. Where its rest is lost, the connection ends before its end."""
-    desk = request.app[DESK]
+    service = request.app[SERVICE]
     answer = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
     with _open(request):
-        chunks = desk.relay.streams.read(request.match_info["id"])
+        chunks = service.relay.streams.read(request.match_info["id"])
         # What is not there is said before an answer has begun.
         chunk = await anext(chunks, b"")
         await answer.prepare(request)
         try:
             while chunk:
-                async with asyncio.timeout(desk.settings.stream_pause):
+                async with asyncio.timeout(service.settings.stream_pause):
                     await answer.write(chunk)
                 chunk = await anext(chunks, b"")
         except (StreamLost, OSError) as error:  # a TimeoutError is an OSError
@@ -71,27 +71,27 @@ async def read(request: web.Request) -> web.StreamResponse:
 async def remove(request: web.Request) -> web.StreamResponse:
     """Remove a stream that is no longer needed, or that no call or answer came for."""
     with _open(request):
-        await request.app[DESK].relay.streams.remove(request.match_info["id"])
+        await request.app[SERVICE].relay.streams.remove(request.match_info["id"])
     return web.Response(status=204)
 
 
 @contextmanager
 def _open(request: web.Request) -> Iterator[None]:
     """Count what a client has open within the block: as many streams as it may have of all else."""
-    desk, client = request.app[DESK], request[CLIENT]
+    service, client = request.app[SERVICE], request[CLIENT]
     if not (client.grant.call or client.grant.serve):
         raise AccessDenied
-    if desk.over.is_set():
+    if service.grace_over.is_set():
         raise NodeStopping
-    with desk.ledger.streaming(client.name, desk.most(client)):
+    with service.state.streaming(client.name, service.limit_of(client)):
         yield
 
 
 def named_in(request: web.Request) -> Mapping[str, HandedStream]:
     """Return the streams that come with a body. Raises InvalidCall."""
-    return taken(request.app[DESK], wire.load_streams(request.headers.get(wire.STREAMS_HEADER)))
+    return handed_over(request.app[SERVICE], wire.load_streams(request.headers.get(wire.STREAMS_HEADER)))
 
 
-def taken(desk: Desk, notes: Mapping[str, wire.Stored]) -> Mapping[str, HandedStream]:
-    """Return the streams that a client names, for a call or an answer that takes them over."""
-    return {name: HandedStream(desk.relay.streams, stored.id, stored.size) for name, stored in notes.items()}
+def handed_over(service: NodeService, notes: Mapping[str, wire.Stored]) -> Mapping[str, HandedStream]:
+    """Return the streams that a client names. A call or an answer takes them over."""
+    return {name: HandedStream(service.relay.streams, stored.id, stored.size) for name, stored in notes.items()}

@@ -36,14 +36,14 @@ from osrdyne_relay.settings import RedisSettings
 from osrdyne_runtime.forks import Home, keep
 
 #: Seconds without a pulse after which the connection is tried, and then for the answer.
-_QUIET = 15.0
+_PING_AFTER_SECONDS = 15.0
 #: Errors of Redis that a later attempt does not meet: it starts, has no memory left, or another one is the master now.
 _PASSING = (
     *("LOADING", "BUSY", "OOM", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS"),
     *("UNBLOCKED", "max number of clients reached"),
 )
 #: Questions without an answer above which a further connection is opened.
-_BUSY = 8
+_BUSY_COMMANDS = 8
 
 
 class RedisClient(RedisPort):
@@ -68,7 +68,7 @@ class RedisClient(RedisPort):
     def _connection(self) -> _Connection:
         """Return the connection with the fewest questions, or a new one while there may be more."""
         for connection in self._connections:
-            if connection.in_flight <= _BUSY and not connection.ended:
+            if connection.in_flight <= _BUSY_COMMANDS and not connection.ended:
                 return connection
         self._connections = [connection for connection in self._connections if not connection.ended]
         if len(self._connections) >= self._settings.connections:
@@ -254,7 +254,7 @@ class _Subscriber(Subscriber):
         tried = False
         while not self._ended.done():
             heard = self._heard
-            await asyncio.wait([self._ended], timeout=_QUIET)
+            await asyncio.wait([self._ended], timeout=_PING_AFTER_SECONDS)
             if self._heard != heard:
                 tried = False
             elif tried:

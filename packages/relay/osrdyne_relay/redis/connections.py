@@ -35,12 +35,12 @@ _Shown = tuple[str, ...]
 
 #: Seconds after which the kernel gives up what it could not deliver. Shorter than a call's hash stays after its end, so
 #: that a late command finds it.
-_UNDELIVERED = 30
+_UNDELIVERED_SECONDS = 30
 _KEEPALIVE = {
     socket.TCP_KEEPIDLE: 10,
     socket.TCP_KEEPINTVL: 5,
     socket.TCP_KEEPCNT: 3,
-    socket.TCP_USER_TIMEOUT: _UNDELIVERED * 1000,
+    socket.TCP_USER_TIMEOUT: _UNDELIVERED_SECONDS * 1000,
 }
 
 

@@ -16,7 +16,7 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: First and longest pause between two attempts, in seconds.
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 #: A transaction, or what makes it for each attempt.
 Commands = Sequence[Command] | Callable[[], Sequence[Command]]
@@ -54,7 +54,7 @@ class RetryingRedis:
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + (self._retry_for if retry_for is None else retry_for)
-        retry, maybe_before = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE), False
+        retry, maybe_before = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS), False
         while True:
             try:
                 answers = await self._redis.run(*(commands() if callable(commands) else commands))

@@ -17,11 +17,11 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds of one poll, and for its answer to arrive beyond that: the node may have to wait for Redis.
-_WAIT, _WITHIN = 30.0, 60.0
+_POLL_SECONDS, _ANSWER_SECONDS = 30.0, 60.0
 #: Seconds of the first poll after one that failed: its answer shows soon that the node is back.
-_FIRST_WAIT = 1.0
+_FIRST_POLL_SECONDS = 1.0
 #: Seconds for a poll to end when the worker stops.
-_END = 5.0
+_END_SECONDS = 5.0
 #: First and longest pause before another node is tried.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 
@@ -40,7 +40,7 @@ class Polling:
             nodes = self._session.nodes
             url = nodes.order()[retry.failures % len(nodes.urls)]
             try:
-                received = await self._poll(url, stop, _FIRST_WAIT if retry.failures else _WAIT)
+                received = await self._poll(url, stop, _FIRST_POLL_SECONDS if retry.failures else _POLL_SECONDS)
             except RelayError as error:
                 outage.failed(str(error), clock(), node=url)
                 await stopped_within(stop, retry.failed())
@@ -56,13 +56,13 @@ class Polling:
         """Return a request, or None. At a stop the node ends the poll, so that no request is lost on its way."""
         poll = new_id()
         path = f"{wire.path(wire.POLL, self._endpoint, wait=wait)}&poll={poll}"
-        asked = asyncio.create_task(self._session.ask("POST", url + path, within=_WAIT + _WITHIN))
+        asked = asyncio.create_task(self._session.ask("POST", url + path, within=_POLL_SECONDS + _ANSWER_SECONDS))
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait([asked, stopped], return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():
                 await self._end(url, poll)
-                await asyncio.wait([asked], timeout=_END)
+                await asyncio.wait([asked], timeout=_END_SECONDS)
         finally:
             stopped.cancel()
             if not asked.done():
@@ -74,7 +74,7 @@ class Polling:
 
     async def _end(self, url: str, poll: str) -> None:
         try:
-            await self._session.ask("DELETE", f"{url}{wire.POLL}?poll={quote(poll)}", within=_END)
+            await self._session.ask("DELETE", f"{url}{wire.POLL}?poll={quote(poll)}", within=_END_SECONDS)
         except (NodesAway, NodeLost) as error:
             log.info("a poll cannot be ended", extra={"node": url, "reason": str(error)})
 

@@ -40,13 +40,13 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds after which the worker begins to ask whether a request is still wanted, and for which it waits then.
-ASK_AFTER, ASK_FOR = 1.0, 20.0
+ASK_AFTER_SECONDS, ASK_WAIT_SECONDS = 1.0, 20.0
 #: Seconds for which an answer is tried again. A node gives a silent worker up after a minute.
-PATIENCE = 60.0
+RETRY_ANSWER_SECONDS = 60.0
 #: Seconds after which the worker takes its next request although an answer is still tried: its node may be dead.
-_SOON = 2.0
+_SLOT_FREE_SECONDS = 2.0
 #: Seconds for an answer to arrive. The node may have to wait for Redis.
-_WITHIN = 60.0
+_ANSWER_SECONDS = 60.0
 #: Most characters of a reason.
 _MOST_REASON = 1000
 
@@ -189,14 +189,14 @@ class RequestRunner:
     async def _abandoned(self, received: ReceivedRequest) -> RelayError:
         """Wait until a request is no longer wanted; return why. Meanwhile the node hears of this worker."""
         if received.connection is None:
-            await asyncio.sleep(ASK_AFTER)
+            await asyncio.sleep(ASK_AFTER_SECONDS)
         elif why := await received.connection.news(received.id):
             return why
         retry = Retry(first=0.2, limit=5.0)
         while True:
             try:
                 status, _, body = await self._session.ask(
-                    "GET", f"{_of(received)}/news?wait={ASK_FOR:g}", within=ASK_FOR + _WITHIN
+                    "GET", f"{_of(received)}/news?wait={ASK_WAIT_SECONDS:g}", within=ASK_WAIT_SECONDS + _ANSWER_SECONDS
                 )
             except (NodesAway, NodeLost):
                 status, body = 503, b""
@@ -212,7 +212,7 @@ class RequestRunner:
         task = asyncio.create_task(self.answer(received, answered), name=f"answer to {received.id}")
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
-        await asyncio.wait([task], timeout=_SOON)
+        await asyncio.wait([task], timeout=_SLOT_FREE_SECONDS)
 
     async def rest(self) -> None:
         """Wait until no answer is on its way."""
@@ -287,12 +287,12 @@ class RequestRunner:
         shown = {"Content-Type": "application/octet-stream", **wire.dump_streams(streams)}
         if headers:
             shown[wire.HEADERS_HEADER] = wire.dump_headers(headers)
-        until = asyncio.get_running_loop().time() + PATIENCE
+        until = asyncio.get_running_loop().time() + RETRY_ANSWER_SECONDS
         retry = Retry(first=0.2, limit=5.0)
         while True:
             try:
                 status, _, said = await self._session.ask(
-                    "POST", f"{_of(received)}/{what}", headers=shown, body=body, within=_WITHIN
+                    "POST", f"{_of(received)}/{what}", headers=shown, body=body, within=_ANSWER_SECONDS
                 )
                 if status == 204:
                     return

@@ -21,7 +21,7 @@ from osrdyne_relay.worker.websocket import WebSocketReceiver
 from osrdyne_runtime import program
 
 #: Seconds that answers may take at the end of the grace.
-_LAST = 10.0
+_LAST_ANSWERS_SECONDS = 10.0
 
 
 #: A handler of the worker library, or one that uses data streams.
@@ -93,7 +93,7 @@ class RelayWorker:
                     await requests.rest()
             requests.over.set()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST):
+                async with asyncio.timeout(_LAST_ANSWERS_SECONDS):
                     await asyncio.wait(tasks)
                     await requests.rest()
         finally:

@@ -24,7 +24,7 @@ log = log_lines.logger(__name__)
 #: Most bytes of a frame: those of the largest record that a relay can have, and its head.
 _MOST = 16_777_216 + wire.MOST_HEAD
 #: Seconds for the node to confirm what the worker serves, and an answer.
-_WITHIN = 60.0
+_CONFIRM_SECONDS = 60.0
 
 
 class WebSocketConnection:
@@ -67,7 +67,7 @@ class WebSocketConnection:
         confirmed = self._unconfirmed[request] = asyncio.get_running_loop().create_future()
         try:
             await self._socket.send(wire.frame({"type": what, "id": request, **more}, body))
-            async with asyncio.timeout(_WITHIN):
+            async with asyncio.timeout(_CONFIRM_SECONDS):
                 why = await confirmed
         except TimeoutError:
             raise NodeLost from None
@@ -160,7 +160,7 @@ class WebSocketReceiver:
                 # From its confirmation on, no request is on its way.
                 await connection.serve([], 0)
                 stops.append(asyncio.create_task(connection.left.wait()))
-                await asyncio.wait([reading, stops[-1]], return_when=asyncio.FIRST_COMPLETED, timeout=_WITHIN)
+                await asyncio.wait([reading, stops[-1]], return_when=asyncio.FIRST_COMPLETED, timeout=_CONFIRM_SECONDS)
         finally:
             for task in (reading, *stops):
                 task.cancel()

@@ -91,7 +91,7 @@ def shows_all(stream: Any) -> bool:
 
 def printable(value: object) -> str:
     """Return text without control characters: it may quote what others wrote."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value))
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(value))
 
 
 def shown(key: str) -> str:
@@ -103,8 +103,8 @@ def shown(key: str) -> str:
 def _named(value: object) -> object:
     """Return a value in which all names are text: a header's name is bytes where it is not UTF-8."""
     if isinstance(value, dict):
-        return {name if isinstance(name, str) else _plain(name): _named(one) for name, one in value.items()}
-    return [_named(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name if isinstance(name, str) else _plain(name): _named(item) for name, item in value.items()}
+    return [_named(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: object) -> object:

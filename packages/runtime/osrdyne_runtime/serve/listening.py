@@ -39,7 +39,7 @@ def listen(host: str, port: int, *, others_need: str | None = None) -> list[sock
             asked = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             found = dict.fromkeys(asked)
             # The address, not the name: that may mean another machine.
-            if others_need is not None and not all(hosts.is_loopback(str(one[4][0])) for one in found):
+            if others_need is not None and not all(hosts.is_loopback(str(entry[4][0])) for entry in found):
                 reason = "can be reached from other machines"
                 raise CannotListen(f"{host} {reason}: {others_need}, or listen on 127.0.0.1", reason)
             made: list[socket.socket] = []

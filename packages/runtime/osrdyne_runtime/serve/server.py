@@ -68,7 +68,7 @@ async def served(
         assert runner.server is not None
         runner.server.request_handler = _of_text(runner.server.request_handler)
         loop, protocols = asyncio.get_running_loop(), door.around(runner.server)
-        servers = [await loop.create_server(protocols, sock=one, backlog=BACKLOG) for one in listeners]
+        servers = [await loop.create_server(protocols, sock=listener, backlog=BACKLOG) for listener in listeners]
         try:
             yield
             await asyncio.sleep(0)  # the loop takes the connections that the system has accepted
@@ -81,8 +81,8 @@ async def served(
                 server.close()
             door.close()
     finally:
-        for one in listeners:
-            one.close()
+        for listener in listeners:
+            listener.close()
         await runner.cleanup()
 
 

@@ -241,7 +241,9 @@ async def test_what_was_not_confirmed_is_not_sent_again_behind_itself(
     assert [len(one._waiting) for one in connection.channels] == [0, 1, 1, 1]
 
 
-async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, connection: BreakableConnection) -> None:
+async def test_a_missing_exchange_is_not_the_fault_of_a_message(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
     connection.reason = NotFound("no exchange 'core-req-xchg'", code=404)
     (found,) = await outcomes(publisher, b"breaks it")
     assert isinstance(found, NotFound)
@@ -395,7 +397,7 @@ async def test_while_the_broker_has_blocked_the_connection_nothing_is_sent(
     assert connection.arrived == [b"first", *[b"second"] * 3]
 
 
-async def test_a_message_that_waits_for_its_turn_is_not_sent_when_the_broker_blocks_the_connection_meanwhile(
+async def test_a_message_that_waits_for_its_turn_is_not_sent_on_a_connection_blocked_meanwhile(
     publisher: Publisher, connection: BreakableConnection
 ) -> None:
     # More than a lane holds before the first of them is answered

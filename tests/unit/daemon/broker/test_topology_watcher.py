@@ -81,7 +81,7 @@ async def check(live: Topology) -> None:
     await session._check_topology()
 
 
-async def test_a_stream_that_is_missing_while_it_is_bound_is_late_or_lost_and_the_log_says_how_to_get_it_back(
+async def test_a_bound_stream_that_is_missing_is_late_or_lost_and_the_log_says_how_to_get_it_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reasons = await logged(without(NAMES.events_stream, bindings=False), caplog)

@@ -100,7 +100,7 @@ def test_delays_come_from_the_settings_or_from_the_command(tmp_path: Path) -> No
     assert times(tmp_path, "unbound") == [6 + 601_000] * 2
 
 
-def test_no_calls_are_no_events(tmp_path: Path) -> None:
+def test_without_calls_there_are_no_events(tmp_path: Path) -> None:
     done = replay(tmp_path, b"time,key\n")
 
     assert (done.code, done.out) == (0, f"{tmp_path}/out.jsonl: no calls, no events\n".encode())

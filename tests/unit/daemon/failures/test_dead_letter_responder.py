@@ -118,7 +118,7 @@ async def test_a_reply_that_is_returned_is_final() -> None:
         assert len(one.publisher.sent) == 1
 
 
-async def test_a_dead_letter_without_a_caller_is_kept_apart_from_what_workers_failed_on_and_acknowledged() -> None:
+async def test_a_dead_letter_without_a_caller_is_kept_apart_from_failures_and_acknowledged() -> None:
     async with responding() as one:
         one.letter("expired", reply_to=None)
         await until(lambda: one.acked == [1])
@@ -159,7 +159,7 @@ async def test_what_the_broker_dropped_from_the_inventory_is_counted_and_gone() 
         assert 'osrdyne_poison_total{outcome="dropped"} 1.0' in generate_latest(one.metrics.registry).decode()
 
 
-async def test_a_flood_of_dropped_requests_and_of_copies_without_room_is_a_few_lines_in_the_daemons_log(
+async def test_a_flood_of_dropped_requests_and_copies_is_a_few_lines_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     repeats = Repeats(limit=20, window=60.0, clock=asyncio.get_running_loop().time)

@@ -42,7 +42,7 @@ def test_what_workers_failed_on_is_answered_and_kept() -> None:
     assert (found.status, found.keep_as) == (statuses.DELIVERY_LIMIT, statuses.DELIVERY_LIMIT)
 
 
-def test_a_delivery_limit_elsewhere_is_no_poison() -> None:
+def test_a_delivery_limit_elsewhere_is_not_poison() -> None:
     found = verdict(letter("delivery_limit", "core-orphan", reply_to=A_CALLER))
     assert (found.status, found.keep_as) == (statuses.DELIVERY_LIMIT, None)
 

@@ -61,7 +61,7 @@ def test_a_replayed_request_that_dies_again_has_an_identity_of_its_own() -> None
 
 
 @pytest.mark.parametrize("identity", [{headers.X_POISON_ID: "6f1c"}, {}])
-def test_an_entry_whose_headers_have_names_that_are_no_text_can_be_looked_at(
+def test_an_entry_whose_headers_have_names_that_are_not_text_can_be_looked_at(
     identity: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     strange: Any = {b"\xff": "first", "text": [{b"\xfe": "second"}]}

@@ -67,7 +67,7 @@ def test_that_a_worker_stops_is_noted_until_one_says_that_it_consumes_and_renews
     listener.event(events.STOPPING, after=2.0)
     assert noted() == (100.0, 102.0, 100.0)
     assert listener.state.tracker.wanted == until
-    # What it reports of its last request is no consumer
+    # What it reports of its last request is not a consumer
     listener.event(events.FINISHED, after=2.0)
     listener.event(events.ALIVE, after=2.0)
     assert noted() == (100.0, 102.0, 106.0)
@@ -87,7 +87,7 @@ def test_an_event_may_be_a_byte_array(listener: Listener) -> None:
 
 
 @pytest.mark.parametrize("event", [events.STOPPING, *sorted(events.LIFECYCLE), None, "made-up", 7, b"\xff"])
-def test_what_is_no_activity_requires_nothing(listener: Listener, event: object) -> None:
+def test_what_is_not_activity_requires_nothing(listener: Listener, event: object) -> None:
     listener.event(event)
     assert not listener.state.tracker.wanted
     assert not listener.state.activity
@@ -216,6 +216,6 @@ def test_events_of_any_json_type_do_no_harm(listener: Listener) -> None:
         assert abs(delivery.time_ms) < 2**63
 
 
-def test_the_report_of_an_interruption_is_no_activity(listener: Listener) -> None:
+def test_the_report_of_an_interruption_is_not_activity(listener: Listener) -> None:
     listener.event(events.INTERRUPTED)
     assert (listener.counted("own"), listener.state.tracker.wanted) == (1, {})

@@ -65,7 +65,7 @@ async def test_events_of_workers_fill_and_empty_it() -> None:
     assert state.activity.delivery_history.of("42", "7")
     event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="ok")
     assert not state.activity.delivery_history._requests
-    # And what a stranger leaves out or makes up is no trouble
+    # And what a stranger leaves out or makes up does no harm
     event("request-received")
     event("request-received", x_request_id="7")
     event("request-received", x_request_id=7, x_worker_id=["w"])

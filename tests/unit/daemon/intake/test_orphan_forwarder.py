@@ -445,7 +445,7 @@ async def test_a_key_outside_of_the_pools_keys_is_answered_at_once_and_never_wan
         assert one.state.tally.refused == {"keys": 1}
 
 
-async def test_a_user_that_has_spent_its_budget_hears_at_once_when_to_try_again_and_others_are_let_in() -> None:
+async def test_a_user_without_budget_hears_at_once_when_to_try_again_and_others_are_let_in() -> None:
     async with forwarding_with(new_keys=2) as one:
         for number in range(3):
             one.orphan(f"spray-{number}", user_id="sprayer")

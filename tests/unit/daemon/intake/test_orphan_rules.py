@@ -97,7 +97,7 @@ def test_without_a_name_of_its_own_the_daemon_believes_no_note_and_writes_none()
     assert orphan_rules.stamped(forged, NOW, let_in=True).headers == {headers.X_FIRST_SEEN: NOW}
 
 
-def test_the_first_user_and_that_it_was_let_in_travel_on_however_often_a_request_is_published_again() -> None:
+def test_the_first_user_and_its_admission_travel_on_however_often_a_request_is_republished() -> None:
     properties = Properties(user_id="u")
     for let_in, noted in ((False, False), (True, True), (False, True)):
         properties = orphan_rules.stamped(properties, NOW, own_user="core-daemon", let_in=let_in)

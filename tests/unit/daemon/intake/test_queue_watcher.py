@@ -89,7 +89,7 @@ async def test_an_outage_of_the_management_api_ends_although_a_session_ended_mea
     ]
 
 
-async def test_when_a_queue_last_had_a_consumer_is_noted_and_who_restarts_groups_looks_at_those_without() -> None:
+async def test_the_time_of_the_last_consumer_is_noted_and_groups_without_a_consumer_are_looked_at() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(consumers=1), "7": BrokerQueue()}), state_of()
     management = StandInManagement(broker)
     changed = follower(state.counts.changes)
@@ -265,7 +265,7 @@ async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -
     assert list(state.queues) == ["7"]
 
 
-async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_report_what_the_broker_lost() -> None:
+async def test_counts_from_before_an_outage_no_longer_count_but_show_what_the_broker_lost() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
     async with running(watcher(state, StandInManagement(broker)).run()):
         await asyncio.sleep(1.0)

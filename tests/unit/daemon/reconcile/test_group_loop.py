@@ -118,7 +118,7 @@ async def test_starts_in_flight_are_limited_and_a_sign_of_life_lets_the_next_go(
         await until(loop.runs("c"), within=0.1)
 
 
-async def test_a_change_that_is_no_end_does_not_let_the_next_start_go() -> None:
+async def test_a_change_that_is_not_an_end_does_not_let_the_next_start_go() -> None:
     loop = Loop()
     async with running(loop.loop.run()):
         loop.want("a", "b", "c")
@@ -324,9 +324,7 @@ async def test_a_running_group_that_consumes_nothing_is_restarted_with_its_reaso
         await until(lambda: loop.state.groups.attempts["42"].error is None, within=15.0)
 
 
-async def test_a_group_that_never_consumes_is_restarted_with_growing_graces_and_so_one_that_loads_for_long_works() -> (
-    None
-):
+async def test_a_group_that_never_consumes_is_restarted_with_growing_graces_so_slow_loads_succeed() -> None:
     loop = Loop()
     async with running(loop.loop.run()):
         loop.want("42")
@@ -428,7 +426,7 @@ async def test_a_group_that_is_gone_without_a_word_is_found_by_the_periodic_list
         await until(lambda: loop.driver.starts("42") == 2, within=LISTING_INTERVAL + 1.0)
 
 
-async def test_a_group_that_ends_while_its_start_is_not_yet_answered_comes_back_without_waiting_for_a_listing() -> None:
+async def test_a_group_that_ends_before_its_start_is_answered_comes_back_without_a_listing() -> None:
     loop = Loop()
 
     async def slow(key: str) -> None:

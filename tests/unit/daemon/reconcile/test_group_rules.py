@@ -95,7 +95,7 @@ def test_a_sign_of_life_of_a_young_group_does_not_forgive_its_failures() -> None
     assert (old.alive, old.failures, old.error) == (True, 0, None)
 
 
-def test_a_worker_that_its_engine_restarted_makes_up_for_its_failures_ten_seconds_after_it_reported() -> None:
+def test_a_worker_that_its_engine_restarted_has_no_failures_ten_seconds_after_its_report() -> None:
     failed = group_rules.after_failure(Attempt(failures=3, started_at=0.0), "exit 1", now=100.0)
     # What it reported before it failed, and that its group is still there, proves nothing
     assert group_rules.after_sign_of_life(failed, RUNNING, at=99.0, now=200.0) == failed

@@ -371,7 +371,7 @@ async def test_a_lost_queue_that_is_not_wanted_is_deleted_and_not_created_again(
     assert loop.state.lost.remade == {}
 
 
-async def test_a_lost_queue_of_a_key_whose_group_runs_is_created_again_although_the_key_is_not_wanted() -> None:
+async def test_a_lost_queue_of_an_unwanted_key_is_created_again_while_its_group_runs() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         loop.abandoned("42")
@@ -460,7 +460,7 @@ async def test_a_step_that_waited_for_a_channel_is_not_taken_when_its_key_is_wan
         assert loop.bound("42")
 
 
-async def test_there_are_never_more_queues_than_there_may_be_and_a_key_that_waits_gets_the_next_place() -> None:
+async def test_there_are_never_more_queues_than_allowed_and_a_waiting_key_gets_the_next_place() -> None:
     loop = Loop(most=2, unbind_delay=30.0, stop_delay=5.0)
     async with running(*loop.coroutines):
         for key in ("a", "b", "c", "d"):
@@ -474,7 +474,7 @@ async def test_there_are_never_more_queues_than_there_may_be_and_a_key_that_wait
         assert set(loop.broker.queues) == {"b", "c"}
 
 
-async def test_a_queue_that_the_broker_refuses_for_its_limit_is_no_foreign_queue() -> None:
+async def test_a_queue_that_the_broker_refuses_for_its_limit_is_not_a_foreign_queue() -> None:
     loop = Loop()
     said = "PRECONDITION_FAILED - cannot declare queue 'core-req-42': queue limit in vhost 'v' (60) is reached"
     loop.broker.on = refuse(("declare", "42"), error=PreconditionFailed(said, code=406))

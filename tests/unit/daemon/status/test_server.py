@@ -52,7 +52,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
         yield one
 
 
-async def test_odd_bytes_in_headers_are_no_error_of_the_server(served: Served) -> None:
+async def test_odd_bytes_in_headers_are_not_an_error_of_the_server(served: Served) -> None:
     found = {
         await odd_headers.status(served.port, "GET", path, lines)
         for path in ("/status", "/healthz", "/%ff%00?x=%ff")

@@ -115,7 +115,7 @@ def test_a_key_is_never_ready_without_a_consumer(state: PoolState, owns_workers:
     assert shown() == "ready"
     counted(state, consumers=0, at=58.0)
     assert shown() == "unserved"
-    # What it reports of its last requests is no sign of a consumer; the event of the next one is
+    # What it reports of its last requests is not a sign of a consumer; the event of the next one is
     state.activity["42"].last_event = 60.0
     assert shown() == "unserved"
     state.activity["42"].consuming_at = 61.0

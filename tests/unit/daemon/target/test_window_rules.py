@@ -51,7 +51,7 @@ def test_a_window_is_written_as_days_and_hours() -> None:
         ("mon 22:00-02:00", "02:00 is not after 22:00"),
     ],
 )
-def test_what_is_no_window_is_refused(text: object, problem: str) -> None:
+def test_what_is_not_a_window_is_refused(text: object, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
         parse_window(text)
 

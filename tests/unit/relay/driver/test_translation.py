@@ -42,7 +42,7 @@ def test_a_handler_behind_the_relay_gets_what_one_over_amqp_gets(deadline: float
     assert (given.redelivered, given.deadline, given.headers["who"]) == (redelivered, deadline, "me")
 
 
-def test_headers_that_are_no_text_and_those_that_the_relay_sets_do_not_travel() -> None:
+def test_headers_that_are_not_text_and_those_that_the_relay_sets_do_not_travel() -> None:
     sent = request_of(
         made({"count": 3, "x-redelivered": "true", "x-correlation-id": "a stranger's", "x-deadline": "1"})
     )
@@ -51,7 +51,7 @@ def test_headers_that_are_no_text_and_those_that_the_relay_sets_do_not_travel() 
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e3", "9" * 40, "٣"])
-def test_a_deadline_that_is_no_time_is_none(text: str) -> None:
+def test_a_deadline_that_is_not_a_time_is_none(text: str) -> None:
     assert ReceivedRequest("u", "an id", "e", {"x-deadline": text}, b"", {}).fields()["deadline"] is None
 
 

@@ -75,7 +75,7 @@ def pulumi(recommendation: Recommendation, path: Path) -> FileChange:
 
 def ansible(recommendation: Recommendation, path: Path) -> FileChange:
     """Return the change of a file of variables. Raises `NotChanged`."""
-    templates = [one.key for one in recommendation.overrides if "{{" in one.key or "{%" in one.key]
+    templates = [override.key for override in recommendation.overrides if "{{" in override.key or "{%" in override.key]
     if templates:
         raise NotChanged(f"Ansible would take the key {templates[0]!r} for a template; leave it to Pulumi's file")
     return _change(recommendation, path, _ansible_pools)
@@ -127,10 +127,10 @@ def _load(text: str, path: Path) -> Any:
 
 
 def _pool(text: str, path: Path, finder: Finder, name: str) -> CommentedMap:
-    pools = [one for one in finder(_load(text, path)) if isinstance(one, CommentedMap)]
-    found = [one for one in pools if one.get("name") == name]
+    pools = [node for node in finder(_load(text, path)) if isinstance(node, CommentedMap)]
+    found = [pool for pool in pools if pool.get("name") == name]
     if len(found) != 1:
-        there = ", ".join(str(one.get("name")) for one in pools) or "none"
+        there = ", ".join(str(pool.get("name")) for pool in pools) or "none"
         raise NotChanged(f"{path} has {len(found)} pools {name!r}, not one; its pools: {there}")
     overrides = found[0].get("overrides")
     if found[0].fa.flow_style() or (isinstance(overrides, CommentedMap) and overrides.fa.flow_style()):
@@ -148,13 +148,13 @@ def _accepted(text: str, path: Path, finder: Finder, name: str) -> None:
 def _rest(text: str, path: Path, finder: Finder, name: str) -> Any:
     """Everything but what a change may change."""
     document = _load(text, path)
-    pool = next(one for one in finder(document) if isinstance(one, CommentedMap) and one.get("name") == name)
-    for one in CHANGED:
-        pool.pop(one, None)
+    pool = next(node for node in finder(document) if isinstance(node, CommentedMap) and node.get("name") == name)
+    for delay in CHANGED:
+        pool.pop(delay, None)
     return _plain(document)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -24,12 +24,12 @@ def exchanged(text: str, pool: CommentedMap, recommendation: Recommendation) -> 
     kept, overrides, at = _without(all_lines, pool, bottom, recommendation)
     indent = " " * column
     iso = any(isinstance(pool.get(name), str) for name in ("unbind_delay", "stop_delay"))
-    written = [indent + one for one in _pool_lines(recommendation, iso)]
+    written = [indent + pool_line for pool_line in _pool_lines(recommendation, iso)]
     if overrides or recommendation.overrides:
         written.append(f"{indent}overrides:")
         written += overrides
-        for one in recommendation.overrides:
-            written += [f"{indent}  {line}" for line in _setting_lines(one, iso)]
+        for override in recommendation.overrides:
+            written += [f"{indent}  {line}" for line in _setting_lines(override, iso)]
     body = kept[:at] + written + kept[at:]
     result = all_lines[:top] + body + all_lines[bottom + 1 :]
     return newline.join(result) + (newline if text.endswith("\n") else "")
@@ -66,7 +66,7 @@ def _without(
         first = line if first is None else min(first, line)
         gone |= set(range(line, end + 1))
         if name == "overrides" and isinstance(pool[name], CommentedMap):
-            stay = _staying(all_lines, pool[name], end, {one.key for one in recommendation.overrides})
+            stay = _staying(all_lines, pool[name], end, {override.key for override in recommendation.overrides})
     gone |= {number for number in range(top, bottom + 1) if all_lines[number].strip().startswith(MARK)}
     kept = [number for number in range(top, bottom + 1) if number not in gone]
     after = pool.lc.key("name")[0] + 1 if first is None else first
@@ -79,7 +79,7 @@ def _without(
 
 
 def _with_dash(line: str, lines: list[str], column: int) -> list[str]:
-    first = next(number for number, one in enumerate(lines) if one.strip() and not one.lstrip().startswith("#"))
+    first = next(number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
     moved = line[:column] + lines[first][column:]
     return [moved, *lines[:first], *lines[first + 1 :]]
 
@@ -106,7 +106,7 @@ def _with_comments(all_lines: list[str], start: int) -> int:
 
 def _pool_lines(recommendation: Recommendation, iso: bool) -> list[str]:
     return [
-        *(f"{MARK} {one}" for one in _summary(recommendation)),
+        *(f"{MARK} {line}" for line in _summary(recommendation)),
         f"unbind_delay: {_duration(recommendation.unbind_delay, iso)}",
         f"stop_delay: {_duration(recommendation.stop_delay, iso)}",
     ]
@@ -141,7 +141,9 @@ def _setting_lines(one: Setting, iso: bool) -> list[str]:
 
 def quoted(key: str) -> str:
     """Return a key as YAML in quotes, whatever is in it."""
-    return '"' + "".join(one if one.isprintable() and one not in '"\\' else f"\\U{ord(one):08x}" for one in key) + '"'
+    return (
+        '"' + "".join(char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08x}" for char in key) + '"'
+    )
 
 
 def _duration(seconds: float, iso: bool) -> str:

@@ -27,12 +27,12 @@ def bars(
     """Return the bars with their totals to the right; parts stand next to each other in the order of `series`."""
     bottom = 4 + _ROW * len(names)
     area = Area(left=gutter, top=4, right=WIDTH - _TOTAL, bottom=bottom)
-    totals = [sum(one.values[line] for one in series) for line in range(len(names))]
+    totals = [sum(row.values[line] for row in series) for line in range(len(names))]
     top = max(totals, default=0.0) or 1.0
     marks: list[Element] = [element("line", x1=area.left, x2=area.left, y1=4, y2=bottom, class_="base")]
     for line, name in enumerate(names):
         y = area.top + line * _ROW
-        said = ", ".join(f"{one.name} {exact(one.values[line])}" for one in series)
+        said = ", ".join(f"{row.name} {exact(row.values[line])}" for row in series)
         marks += (
             text(gutter - 8, y + _ROW / 2 + 4, fit(name, gutter - 14), "end"),
             element("g", element("title", f"{name}: {said}"), *_parts(series, line, y, area, top)),
@@ -60,18 +60,18 @@ def pairs(
     for line, name in enumerate(names):
         y = area.top + line * row + 6
         marks.append(text(_GUTTER - 8, y + _THICK + 4, fit(name, _GUTTER - 14), "end"))
-        for one in (before, after):
-            value = one.values[line]
+        for bound in (before, after):
+            value = bound.values[line]
             long = area.width * value / ticks[-1]
             marks += (
                 element(
                     "rect",
-                    element("title", f"{name}, {one.name}: {exact(value)}"),
+                    element("title", f"{name}, {bound.name}: {exact(value)}"),
                     x=area.left,
                     y=y,
                     width=max(1.0, long),
                     height=_THICK - 1,
-                    class_=one.style,
+                    class_=bound.style,
                 ),
                 text(area.left + long + 6, y + _THICK - 3.5, exact(value), style="strong halo"),
             )
@@ -81,13 +81,13 @@ def pairs(
 
 def _parts(series: Sequence[Series], line: int, y: float, area: Area, top: float) -> list[Element]:
     parts, left = [], area.left
-    for one in series:
-        long = area.width * one.values[line] / top
+    for row in series:
+        long = area.width * row.values[line] / top
         if long > 0:
             # A thin gap tells neighbours apart where their colours do not.
             shown = max(0.5, long - 1) if len(series) > 1 else long
             parts.append(
-                element("rect", x=left, y=y + (_ROW - _THICK) / 2, width=shown, height=_THICK, class_=one.style)
+                element("rect", x=left, y=y + (_ROW - _THICK) / 2, width=shown, height=_THICK, class_=row.style)
             )
         left += long
     return parts

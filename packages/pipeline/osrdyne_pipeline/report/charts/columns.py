@@ -24,14 +24,14 @@ def columns(
     exact: Callable[[float], str] = numbers.count,
 ) -> Element:
     """Return stacked columns, the first series at the bottom; `upper` is marked as a line above each column."""
-    stacks = [sum(one.values[place] for one in series) for place in range(len(labels))]
+    stacks = [sum(row.values[place] for row in series) for place in range(len(labels))]
     ticks = numbers.ticks(max([*stacks, *(upper.values if upper else ())], default=0.0))
     step = _AREA.width / max(1, len(labels))
     thick = min(_WIDEST, max(step * 0.8, step - 3))
     marks: list[Element] = []
     for place, label in enumerate(labels):
         x = _AREA.left + (place + 0.5) * step - thick / 2
-        said = [f"{one.name} {exact(one.values[place])}" for one in (*series, *((upper,) if upper else ()))]
+        said = [f"{row.name} {exact(row.values[place])}" for row in (*series, *((upper,) if upper else ()))]
         stack = [element("title", f"{label}: {', '.join(said)}"), *_stack(series, place, x, thick, ticks[-1])]
         if upper is not None:
             y = _AREA.y(upper.values[place] / ticks[-1])
@@ -49,12 +49,12 @@ def columns(
 
 def _stack(series: Sequence[Series], place: int, x: float, thick: float, top: float) -> list[Element]:
     rectangles, below = [], 0.0
-    for one in series:
-        value = one.values[place]
+    for row in series:
+        value = row.values[place]
         if value > 0:
             y, foot = _AREA.y((below + value) / top), _AREA.y(below / top)
             rectangles.append(
-                element("rect", x=x, y=y, width=thick, height=max(0.5, foot - y), class_=one.style),
+                element("rect", x=x, y=y, width=thick, height=max(0.5, foot - y), class_=row.style),
             )
         below += value
     return rectangles

@@ -1,4 +1,4 @@
-"""What every chart has: its size, its title and description for who cannot see it, axes, and text that fits."""
+"""The parts of every chart: its size, title and description for readers who cannot see it, axes, and text that fits."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from xml.etree.ElementTree import Element
 
 from osrdyne_pipeline.report.element import element, visible
 
-#: Width of every chart, in its own units; the page scales it.
+#: Width of every chart in units of its SVG, which the page scales. Below, a pixel is such a unit.
 WIDTH = 640.0
-#: Font size that page.css gives to text in charts.
+#: Font size that page.css gives to text in charts, in pixels.
 FONT = 12.0
+#: Height of a line of text, in pixels.
 LINE = 16.0
 
 
 @dataclass(frozen=True)
 class Series:
-    """One kind of thing in a chart: its name, the class of its colour in page.css, a value a position."""
+    """A series of a chart: its name, the class of its colour in page.css, and a value for each position."""
 
     name: str
     style: str
@@ -27,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Area:
-    """Where the marks of a chart are: pixels from the left and from the top."""
+    """The area of a chart's marks, in pixels from the left and from the top."""
 
     left: float
     top: float
@@ -43,11 +44,11 @@ class Area:
         return self.bottom - self.top
 
     def y(self, part: float) -> float:
-        """Pixel of a part (0 to 1) of the height, counted from the bottom."""
+        """Return the pixel at a part (0 to 1) of the height, counted from the bottom."""
         return self.bottom - part * self.height
 
     def x(self, part: float) -> float:
-        """Pixel of a part (0 to 1) of the width."""
+        """Return the pixel at a part (0 to 1) of the width."""
         return self.left + part * self.width
 
 
@@ -65,7 +66,7 @@ def chart(title: str, description: str, height: float, *marks: Element | None) -
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", style: str | None = None) -> Element:
-    """Return text at a point: its baseline's start, middle or end."""
+    """Return text at a point, where the start, middle or end of its baseline is."""
     return element("text", words, x=x, y=y, text_anchor=None if anchor == "start" else anchor, class_=style)
 
 
@@ -96,17 +97,17 @@ def bottom_axis(area: Area, ticks: Sequence[float], name: Callable[[float], str]
 
 
 def spaced(step: float, widest: float) -> int:
-    """Return which label of those that are `step` pixels apart can be shown: every first, second, ..."""
+    """Return n, where every n-th of the labels that are `step` pixels apart can be shown without touching the next."""
     return max(1, -(-int(widest + 10) // max(1, int(step))))
 
 
 def width(words: str) -> float:
-    """Return about how wide text is, in pixels: rather too wide than too narrow."""
-    return sum(FONT * (1.05 if unicodedata.east_asian_width(one) in "WF" else 0.62) for one in words)
+    """Return the width of text in pixels: an estimate that is rather too wide than too narrow."""
+    return sum(FONT * (1.05 if unicodedata.east_asian_width(character) in "WF" else 0.62) for character in words)
 
 
 def fit(words: str, pixels: float) -> str:
-    """Return text cut in its middle where it is wider than this."""
+    """Return text of at most this width. The middle of wider text is cut out."""
     words = visible(words)
     if width(words) <= pixels:
         return words

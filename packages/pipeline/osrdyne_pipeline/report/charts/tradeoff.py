@@ -38,23 +38,30 @@ def tradeoff(
 
     What costs more than two and a half times the dearest policy is left out: it would press the rest together.
     """
-    dearest = max([one.hours for one in policies], default=0.0)
-    near = [one for one in line if not policies or one.hours <= 2.5 * dearest]
-    best = [one for one in best if not policies or one.hours <= 2.5 * dearest]
+    dearest = max([policy.hours for policy in policies], default=0.0)
+    near = [point for point in line if not policies or point.hours <= 2.5 * dearest]
+    best = [point for point in best if not policies or point.hours <= 2.5 * dearest]
     shown = [*policies, *near, *best]
-    across, up = numbers.ticks(max(one.hours for one in shown), 6), numbers.ticks(max(one.cold for one in shown))
+    across, up = (
+        numbers.ticks(max(point.hours for point in shown), 6),
+        numbers.ticks(max(point.cold for point in shown)),
+    )
 
     def at(point: ChartPoint) -> tuple[float, float]:
         return _AREA.x(point.hours / across[-1]), _AREA.y(point.cold / up[-1])
 
     def through(points: Sequence[ChartPoint], style: str) -> Element | None:
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, sorted(points, key=lambda one: one.hours)))
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, sorted(points, key=lambda point: point.hours)))
         return element("polyline", points=path, class_=f"curve {style}") if len(points) > 1 else None
 
-    marks = [element("circle", element("title", _said(one)), cx=at(one)[0], cy=at(one)[1], r=3.0) for one in near]
+    marks = [
+        element("circle", element("title", _said(point)), cx=at(point)[0], cy=at(point)[1], r=3.0) for point in near
+    ]
     marks += [
-        element("circle", element("title", _said(one)), cx=at(one)[0], cy=at(one)[1], r=6.5, class_=one.style)
-        for one in policies
+        element(
+            "circle", element("title", _said(policy)), cx=at(policy)[0], cy=at(policy)[1], r=6.5, class_=policy.style
+        )
+        for policy in policies
     ]
     return chart(
         title,
@@ -79,7 +86,7 @@ def _names(
 ) -> list[Element]:
     """Return the names that fit beside their points without touching each other; those of policies come first."""
     taken: list[tuple[float, float, float, float]] = []
-    centres = [at(one) for one in points]
+    centres = [at(point) for point in points]
     taken += [(x - 7, y - 7, x + 7, y + 7) for x, y in centres[:important]]
     taken += [(x - 3, y - 3, x + 3, y + 3) for x, y in centres[important:]]
     named = []

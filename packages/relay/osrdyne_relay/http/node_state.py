@@ -14,12 +14,12 @@ from osrdyne_relay.errors import RelayError, TooMany, UnknownRequest
 from osrdyne_relay.serving import Collected
 
 Clock = Callable[[], float]
-#: Requests of which it is remembered why they ended.
+#: Ended requests whose reason is remembered.
 MOST_ENDED = 1024
 
 
 @dataclass(slots=True, eq=False)
-class InHand:
+class HeldRequest:
     """A request that a worker of this node has, or is about to get."""
 
     collected: Collected
@@ -35,20 +35,20 @@ class InHand:
 
 
 @dataclass(slots=True)
-class _Polled:
+class _PolledEndpoint:
     client: str
     polls: int = 0
     last: float = 0.0
 
 
 @dataclass(slots=True)
-class Ledger:
-    """The books of one node. A client is its name."""
+class NodeState:
+    """What is open, polled and in hand on one node. Clients are given by their names."""
 
-    in_hand: dict[str, InHand] = field(default_factory=dict)
+    in_hand: dict[str, HeldRequest] = field(default_factory=dict)
     _open: Counter[str] = field(default_factory=Counter)
     _streams: Counter[str] = field(default_factory=Counter)
-    _endpoints: dict[str, _Polled] = field(default_factory=dict)
+    _endpoints: dict[str, _PolledEndpoint] = field(default_factory=dict)
     _endpoints_of: Counter[str] = field(default_factory=Counter)
     _ended: OrderedDict[str, tuple[str, RelayError]] = field(default_factory=OrderedDict)
 
@@ -96,7 +96,7 @@ class Ledger:
         if polled is None:
             if self._endpoints_of[client] >= most:
                 raise TooMany("this client polls as many endpoints as it may: end some polls, or raise `most`")
-            polled = self._endpoints[endpoint] = _Polled(client)
+            polled = self._endpoints[endpoint] = _PolledEndpoint(client)
             self._endpoints_of[client] += 1
         polled.polls += 1
         try:
@@ -121,12 +121,12 @@ class Ledger:
 
     # --- requests in hand -----------------------------------------------------------------------------------------
 
-    def take(self, collected: Collected, client: str, now: float) -> InHand:
+    def take(self, collected: Collected, client: str, now: float) -> HeldRequest:
         """Note a request for a client."""
-        held = self.in_hand[collected.id] = InHand(collected, client, now)
+        held = self.in_hand[collected.id] = HeldRequest(collected, client, now)
         return held
 
-    def find(self, client: str, request: str) -> InHand:
+    def find(self, client: str, request: str) -> HeldRequest:
         """Return a request that this client has.
 
         Raises why it has ended where that is known. Raises UnknownRequest for those of others as for those that never
@@ -140,7 +140,7 @@ class Ledger:
             raise why.with_traceback(None)
         raise UnknownRequest
 
-    def end(self, held: InHand, why: RelayError | None = None) -> bool:
+    def end(self, held: HeldRequest, why: RelayError | None = None) -> bool:
         """Note that a request has ended, and why it was not answered. Returns whether it was still in hand."""
         if self.in_hand.get(held.collected.id) is not held:
             return False
@@ -152,7 +152,7 @@ class Ledger:
                 self._ended.popitem(last=False)
         return True
 
-    def silent(self, since: float) -> list[InHand]:
+    def silent(self, since: float) -> list[HeldRequest]:
         """Return the requests whose workers were last there before."""
         return [
             held
@@ -163,6 +163,6 @@ class Ledger:
             and held.collected.abandoned is None
         ]
 
-    def abandoned(self) -> list[InHand]:
+    def abandoned(self) -> list[HeldRequest]:
         """Return the requests that are no longer wanted."""
         return [held for held in self.in_hand.values() if held.collected.abandoned is not None and not held.settling]

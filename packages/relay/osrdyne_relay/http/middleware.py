@@ -1,4 +1,4 @@
-"""What every request over HTTP passes: who asks, how long it may take, and how results and errors are answered.
+"""Every request over HTTP passes this: who asks, how long an answer may take, and how errors are answered.
 
 A stranger gets one and the same answer, whatever it asks for. No answer holds a traceback or an address.
 """
@@ -14,11 +14,11 @@ from aiohttp.typedefs import Handler
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
 from osrdyne_relay.http.access import KnownClient
-from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.http.node_service import NodeService
 from osrdyne_relay.redis.names import check_endpoint
 from osrdyne_runtime.serve import server
 
-DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
+SERVICE: web.AppKey[NodeService] = web.AppKey("service", NodeService)
 CLIENT: web.RequestKey[KnownClient] = web.RequestKey("client", KnownClient)
 #: What a load balancer may ask without a token.
 OPEN = frozenset({"/livez", "/readyz"})
@@ -34,34 +34,34 @@ def identify(request: web.Request) -> bool:
         # A browser would show its user's certificate for a page of any site.
         raise AccessDenied("pages of browsers are not served")
     certificate = request.get_extra_info("peercert")
-    request[CLIENT] = request.app[DESK].access.identify(request.headers.get("Authorization"), certificate)
+    request[CLIENT] = request.app[SERVICE].access.identify(request.headers.get("Authorization"), certificate)
     return True
 
 
 def problem_of(request: web.Request, error: Exception) -> web.Response:
     """Return what an error is answered by."""
-    desk = request.app[DESK]
+    service = request.app[SERVICE]
     if isinstance(error, web.HTTPException):
         code = _HTTP.get(error.status, "Refused")
         said = f"{error.reason}; docs/reference/relay-protocol.md has what there is"
-        return _json(desk, error.status, {"code": code, "error": said})
+        return _json(service, error.status, {"code": code, "error": said})
     if isinstance(error, RelayError):
-        return _problem(desk, error)
-    return _problem(desk, NodeFailed("this is an error of the node; its log has the details"), 500)
+        return _problem(service, error)
+    return _problem(service, NodeFailed("this is an error of the node; its log has the details"), 500)
 
 
 @web.middleware
-async def sent(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def send_in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send an answer, for a bounded time."""
     answer = await handler(request)
     if isinstance(answer, web.WebSocketResponse):
         return answer
-    desk = request.app[DESK]
-    if desk.stopping.is_set():
+    service = request.app[SERVICE]
+    if service.stopping.is_set():
         # The next request over this connection could meet its end, and the client would not know whether it ran.
         answer.force_close()
     try:
-        async with asyncio.timeout(desk.settings.transfer_timeout):
+        async with asyncio.timeout(service.settings.transfer_timeout):
             await answer.prepare(request)
             await answer.write_eof()
     except TimeoutError:
@@ -70,12 +70,12 @@ async def sent(request: web.Request, handler: Handler) -> web.StreamResponse:
     return answer
 
 
-def _problem(desk: Desk, error: RelayError, status: int = 502) -> web.Response:
-    return _json(desk, wire.STATUS_OF.get(type(error).__name__, status), wire.problem(error))
+def _problem(service: NodeService, error: RelayError, status: int = 502) -> web.Response:
+    return _json(service, wire.STATUS_OF.get(type(error).__name__, status), wire.problem(error))
 
 
-def _json(desk: Desk, status: int, said: dict[str, object]) -> web.Response:
-    desk.metrics.refused.labels(said["code"]).inc()
+def _json(service: NodeService, status: int, said: dict[str, object]) -> web.Response:
+    service.metrics.refused.labels(said["code"]).inc()
     answer = web.json_response(said, status=status)
     if status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
@@ -97,7 +97,7 @@ async def body_of(request: web.Request) -> bytes:
     """Return the body. Raises TooLarge, and InvalidCall where it is compressed."""
     check_plain(request)
     try:
-        return await server.body_of(request, request.app[DESK].settings.transfer_timeout)
+        return await server.body_of(request, request.app[SERVICE].settings.transfer_timeout)
     except web.HTTPRequestEntityTooLarge as error:
         raise TooLarge(f"a body has at most {request.client_max_size} bytes: send less") from error
 

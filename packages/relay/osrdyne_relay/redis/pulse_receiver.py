@@ -1,7 +1,7 @@
 """Receives the pulses of all channels of a node over one connection, which it opens again when it ends.
 
-A pulse only saves waiting. What is missed while the connection is away is found by looking, which everyone does who is
-called with None: the subscription of a channel has begun, for the first time or again.
+A pulse is a message of Redis's PUBLISH: something has changed, look now. It only saves waiting. A receiver that is
+called with None looks for what lost pulses announced: its subscription has begun, for the first time or again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ log = log_lines.logger(__name__)
 #: Channels that are subscribed to by one command.
 _AT_ONCE = 256
 #: Longest pause between two attempts to connect, in seconds.
-_MOST_PAUSE = 5.0
+_LONGEST_PAUSE_SECONDS = 5.0
 
 #: Takes the content of a pulse; None when the subscription has begun. It returns at once and raises nothing.
 Receiver = Callable[[bytes | None], None]
 
 
-class Pulses:
+class PulseReceiver:
     """Which channels a node listens to, and who receives what comes."""
 
     def __init__(self, redis: RedisPort) -> None:
@@ -35,7 +35,7 @@ class Pulses:
         #: Channels whose subscription this connection must begin or end.
         self._changed: dict[str, None] = {}
         self._news = asyncio.Event()
-        self._retry = Retry(first=0.05, limit=_MOST_PAUSE)
+        self._retry = Retry(first=0.05, limit=_LONGEST_PAUSE_SECONDS)
         self._outage = OutageLog(log, "the pulses of Redis", meanwhile="looks find what they announce")
 
     def listen(self, channel: str, receiver: Receiver) -> None:

@@ -1,4 +1,4 @@
-"""What the handlers of a node share: collects requests for workers, settles them, and notices who has gone.
+"""The service that a node's handlers share: it collects and settles requests, and ends those of silent workers.
 
 A request is in the hand of the client that got it, not of a connection: a worker whose connection breaks may answer
 over another one. The worker counts as gone when nothing is heard of it for `worker_gone_after`.
@@ -15,8 +15,8 @@ from typing import Any
 from osrdyne_relay import Relay
 from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, TooMany, UnknownRequest
 from osrdyne_relay.http.access import Access, KnownClient
-from osrdyne_relay.http.ledger import InHand, Ledger
 from osrdyne_relay.http.metrics import NodeMetrics
+from osrdyne_relay.http.node_state import HeldRequest, NodeState
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.serving import Collected
@@ -28,8 +28,8 @@ from osrdyne_runtime import log_lines
 log = log_lines.logger(__name__)
 
 _GONE = "its worker fell silent, or its connection ended; the request may have run"
-#: Seconds between two questions to Redis whether it is there.
-_ASK_EVERY = 5.0
+#: Seconds between two checks whether Redis answers.
+_REDIS_CHECK_SECONDS = 5.0
 #: Most connections at a time that are about one request in hand: each may bring a body.
 _MOST_CONNECTIONS = 4
 
@@ -41,18 +41,18 @@ class _Poll:
     ended: bool = False
 
 
-class Desk:
-    """One node. Its `roots` notice what happens by itself; `stop` ends it in good order."""
+class NodeService:
+    """One node. Its `background_work` ends requests without worker or caller; `stop` ends the node in good order."""
 
     def __init__(self, relay: Relay, access: Access, settings: ServeSettings) -> None:
         self.relay = relay
         self.access = access
         self.settings = settings
-        self.ledger = Ledger()
+        self.state = NodeState()
         self.metrics = NodeMetrics()
-        #: Set when this node begins to stop, and when its grace is over.
+        #: Set when this node begins to stop, and when its `grace` has passed.
         self.stopping = asyncio.Event()
-        self.over = asyncio.Event()
+        self.grace_over = asyncio.Event()
         #: Whether Redis answered last time; None before that.
         self.redis_answers: bool | None = None
         #: Calls under way, and WebSockets of workers.
@@ -62,10 +62,10 @@ class Desk:
         self._changed: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._now = asyncio.get_running_loop().time
-        self._attended = AwakeClock()
+        self._awake_clock = AwakeClock()
 
     def _clock(self) -> float:
-        return self._attended.at(self._now())
+        return self._awake_clock.at(self._now())
 
     # --- for handlers ---------------------------------------------------------------------------------------------
 
@@ -74,17 +74,19 @@ class Desk:
         """Count what a client does within the block. Raises TooMany, or NodeStopping."""
         if self.stopping.is_set():
             raise NodeStopping
-        self.ledger.open(client.name, self.most(client))
+        self.state.open(client.name, self.limit_of(client))
         try:
             yield
         finally:
-            self.ledger.close(client.name)
+            self.state.close(client.name)
 
-    def most(self, client: KnownClient) -> int:
+    def limit_of(self, client: KnownClient) -> int:
         """Return how much a client may have open."""
         return client.grant.most or self.settings.most
 
-    async def collect(self, client: KnownClient, endpoint: str, wait: float, poll: str | None = None) -> InHand | None:
+    async def collect(
+        self, client: KnownClient, endpoint: str, wait: float, poll: str | None = None
+    ) -> HeldRequest | None:
         """Collect a request for a worker; None when there was none for `wait` seconds, or `end_poll` was called.
 
         `poll`: a name for `end_poll`. Where this is cancelled, the request stays. Raises NodeStopping, TooMany, and
@@ -92,17 +94,17 @@ class Desk:
         """
         if self.stopping.is_set():
             raise NodeStopping
-        self.ledger.open(client.name, self.most(client))
+        self.state.open(client.name, self.limit_of(client))
         held = None
         try:
-            with self.ledger.polled(client.name, endpoint, self.most(client), self._clock):
+            with self.state.polled(client.name, endpoint, self.limit_of(client), self._clock):
                 held = await self._collect(client, endpoint, self._clock() + wait, poll or new_id())
         finally:
             if held is None:
-                self.ledger.close(client.name)
+                self.state.close(client.name)
         return held
 
-    async def _collect(self, client: KnownClient, endpoint: str, until: float, poll: str) -> InHand | None:
+    async def _collect(self, client: KnownClient, endpoint: str, until: float, poll: str) -> HeldRequest | None:
         name = client.name, poll
         if name in self._polls:
             raise InvalidCall("a poll of this name waits already: give each poll its own name")
@@ -117,7 +119,7 @@ class Desk:
                     self.relay.put_back(found)
                     break
                 if (why := _unfit(found)) is None:
-                    return self.ledger.take(found, client.name, self._clock())
+                    return self.state.take(found, client.name, self._clock())
                 self.metrics.requests.labels("unfit").inc()
                 self.later(_quietly(found.fail(why)), f"end of {found.id}")
         finally:
@@ -135,13 +137,13 @@ class Desk:
         poll.ended = True
         self.relay.wake(poll.endpoint)
 
-    def put_back(self, held: InHand) -> None:
+    def put_back(self, held: HeldRequest) -> None:
         """Let the next worker have a request that was not sent to this one."""
         if self._end(held, "put_back"):
             self.relay.put_back(held.collected)
 
     @contextmanager
-    def worker_connected(self, held: InHand) -> Iterator[None]:
+    def worker_connected(self, held: HeldRequest) -> Iterator[None]:
         """Note that the worker of a request is there within the block. Raises TooMany."""
         if held.connections >= _MOST_CONNECTIONS:
             raise TooMany(f"a request in hand has {_MOST_CONNECTIONS} connections at most: end some of them")
@@ -152,23 +154,23 @@ class Desk:
             held.connections -= 1
             held.last_seen = self._clock()
 
-    async def answer(self, held: InHand, answer: Answer) -> None:
+    async def answer(self, held: HeldRequest, answer: Answer) -> None:
         """Answer a request. Raises what `Relay.apply_response` raises."""
         await self._settle(held, held.collected.apply(answer), "answered")
 
-    async def fail(self, held: InHand, reason: str) -> None:
+    async def fail(self, held: HeldRequest, reason: str) -> None:
         """End a request without an answer."""
         await self._settle(held, held.collected.fail(reason), "failed")
 
-    async def _settle(self, held: InHand, work: Coroutine[Any, Any, None], outcome: str) -> None:
-        """Do this also where the worker goes away meanwhile."""
+    async def _settle(self, held: HeldRequest, work: Coroutine[Any, Any, None], outcome: str) -> None:
+        """Write the outcome, also when the worker disconnects meanwhile."""
         if held.settling:
             work.close()
             raise UnknownRequest
         held.settling = True
         await asyncio.shield(self.later(self._settled(held, work, outcome), f"answer to {held.collected.id}"))
 
-    async def _settled(self, held: InHand, work: Awaitable[None], outcome: str) -> None:
+    async def _settled(self, held: HeldRequest, work: Awaitable[None], outcome: str) -> None:
         try:
             await work
         except (RedisAway, InvalidCall):
@@ -183,8 +185,8 @@ class Desk:
             raise
         self._end(held, outcome)
 
-    def _end(self, held: InHand, outcome: str, why: RelayError | None = None) -> bool:
-        if not self.ledger.end(held, why):
+    def _end(self, held: HeldRequest, outcome: str, why: RelayError | None = None) -> bool:
+        if not self.state.end(held, why):
             return False
         self.metrics.requests.labels(outcome).inc()
         if outcome == "abandoned":
@@ -194,7 +196,7 @@ class Desk:
             held.settled()
         return True
 
-    async def news(self, held: InHand, wait: float) -> RelayError | None:
+    async def news(self, held: HeldRequest, wait: float) -> RelayError | None:
         """Wait until a request is no longer wanted; return why, or None after `wait` seconds."""
         with self.worker_connected(held), suppress(TimeoutError):
             async with asyncio.timeout(wait):
@@ -203,7 +205,7 @@ class Desk:
 
     @contextmanager
     def access_changes(self) -> Iterator[asyncio.Event]:
-        """Give what is set when the access file has changed, within the block."""
+        """Give an event that is set when the access file has changed, within the block."""
         event = asyncio.Event()
         self._changed.add(event)
         try:
@@ -211,34 +213,34 @@ class Desk:
         finally:
             self._changed.discard(event)
 
-    # --- by itself ------------------------------------------------------------------------------------------------
+    # --- in the background ----------------------------------------------------------------------------------------
 
-    def roots(self) -> list[Coroutine[Any, Any, None]]:
+    def background_work(self) -> list[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the node does."""
-        return [self._notice_always(), self._ask_always()]
+        return [self._sweep_always(), self._check_redis_always()]
 
-    async def _notice_always(self) -> None:
+    async def _sweep_always(self) -> None:
         shortest = min(self.settings.worker_gone_after, self.settings.forget_after)
         pause = min(1.0, shortest / 4)
         while True:
             began = self._now()
             await asyncio.sleep(pause)
-            self._attended.slept(pause, self._now() - began)
-            self.notice(self._clock())
+            self._awake_clock.slept(pause, self._now() - began)
+            self.sweep(self._clock())
 
-    def notice(self, now: float) -> None:
+    def sweep(self, now: float) -> None:
         """Forget endpoints that are not polled, and end what has no worker or no caller any more."""
-        for endpoint in self.ledger.unpolled(now - self.settings.forget_after):
+        for endpoint in self.state.unpolled(now - self.settings.forget_after):
             self.relay.forget(endpoint)
-        for held in self.ledger.abandoned():
+        for held in self.state.abandoned():
             self._end(held, "abandoned", held.collected.abandoned)
-        for held in self.ledger.silent(now - self.settings.worker_gone_after):
+        for held in self.state.silent(now - self.settings.worker_gone_after):
             log.warning("a worker fell silent", extra={"client": held.client, "endpoint": held.collected.endpoint})
             held.settling = True
             work = self._settled(held, held.collected.fail(_GONE), "worker_gone")
             self.later(_quietly(work), f"end of {held.collected.id}")
 
-    async def _ask_always(self) -> None:
+    async def _check_redis_always(self) -> None:
         while True:
             try:
                 await self.relay.ask_redis()
@@ -250,27 +252,27 @@ class Desk:
                 if not self.redis_answers:
                     log.info("this node is ready")
                 self.redis_answers = True
-            await asyncio.sleep(_ASK_EVERY)
+            await asyncio.sleep(_REDIS_CHECK_SECONDS)
 
     @property
     def ready(self) -> bool:
         """Whether polls and calls can be answered now."""
         return bool(self.redis_answers) and not self.relay.redis_away and not self.stopping.is_set()
 
-    def count(self) -> None:
+    def update_metrics(self) -> None:
         """Bring the figures up to date."""
-        now = self.metrics
-        endpoints, polls = self.ledger.endpoints()
-        now.endpoints.set(endpoints)
-        now.polls.set(polls)
-        now.calls_open.set(self.calls)
-        now.in_hand.set(len(self.ledger.in_hand))
-        now.streams.set(self.ledger.streams())
-        now.sockets.set(self.sockets)
-        now.redis_up.set(bool(self.redis_answers) and not self.relay.redis_away)
+        metrics = self.metrics
+        endpoints, polls = self.state.endpoints()
+        metrics.endpoints.set(endpoints)
+        metrics.polls.set(polls)
+        metrics.calls_open.set(self.calls)
+        metrics.in_hand.set(len(self.state.in_hand))
+        metrics.streams.set(self.state.streams())
+        metrics.sockets.set(self.sockets)
+        metrics.redis_up.set(bool(self.redis_answers) and not self.relay.redis_away)
 
-    def use(self, access: Access) -> None:
-        """Take what a changed access file says: it ends what a client may no longer do."""
+    def use_access(self, access: Access) -> None:
+        """Apply a changed access file: end what a client may no longer do."""
         self.access = access
         for poll in self._polls.values():
             if not access.still_grants(poll.client):
@@ -298,7 +300,7 @@ class Desk:
             self._end_now(poll)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.settings.grace):
-                while self.ledger.in_hand or self.calls or self.ledger.streams():  # noqa: ASYNC110 - a look that costs nothing, once in a life
+                while self.state.in_hand or self.calls or self.state.streams():  # noqa: ASYNC110 - a look that costs nothing, once in a life
                     await asyncio.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""One call on the calling node: writes the request, beats, waits for the response, and gives it or a typed error.
+"""One call on the calling node: writes the request, beats, waits for the response, and returns it or raises an error.
 
 It reads and writes the call's hash in Redis. It never gives up in silence: whatever ends it, the serving node finds it.
 """
@@ -36,10 +36,10 @@ log = log_lines.logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What a cancelled call came to."""
+    """How far a cancelled call had come."""
 
     stage: Stage
-    #: Where it had finished before.
+    #: The response, if the request had finished before.
     response: Response | None = None
 
 
