@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, name_of, scheme_for
+from osrdyne_bus.aio import mesh
 from osrdyne_bus.aio.kept_connection import KeptConnection, Tls
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.aio.senders import AnyAddress
@@ -34,6 +35,7 @@ from osrdyne_bus.errors import (
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.targets import Target
 from osrdyne_calls.slots import Slots
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_runtime.retry import Retry
@@ -290,6 +292,20 @@ class AsyncBus:
         await made.open()
         self._subscriptions.append(made)
         return made
+
+    async def until_known(self, address: Callable[[Scheme], str]) -> None:
+        """Return when all routers of a mesh know a subscription of this bus; at once where that cannot be known."""
+        if (to_peer := self._connection.present) is not None:
+            await mesh.known(to_peer, address(to_peer.scheme))
+
+    async def fanouts(self, target: Target, timeout: float) -> str | None:
+        """Return how a router delivers a fanout, `multicast` where it is configured; None where that cannot be known.
+
+        `timeout` is in seconds.
+        """
+        if (to_peer := self._connection.present) is None:
+            return None
+        return await mesh.distribution(to_peer, to_peer.scheme.fanout(target), timeout)
 
     async def unsubscribe(self, subscription: KeptSubscription) -> None:
         """Detach a subscription. What is not settled by now goes back to the peer. Safe to repeat, without effect in a

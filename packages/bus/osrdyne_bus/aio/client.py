@@ -119,7 +119,11 @@ class AsyncBusClient:
         headers: Mapping[str, Header] = NO_HEADERS,
         content_type: str | None = None,
     ) -> None:
-        """Send a request without a reply to all servers of a target; the mesh or broker acknowledges it. As `cast`."""
+        """Send a request without a reply to all servers of a target. As `cast`, and with other acknowledgements.
+
+        A broker acknowledges it. Over a mesh no one does: this returns when it has left, as one server that is slow
+        would hold up all others. Without a server it fails in its time.
+        """
         request = self._request(method, body, headers=headers, content_type=content_type)
         within = self._within(timeout, self._bus.settings.call_timeout)
         try:

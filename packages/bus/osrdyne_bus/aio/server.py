@@ -89,7 +89,11 @@ class AsyncBusServer(Consumer):
         return made
 
     async def start(self) -> None:
-        """Attach the three subscriptions. Raises InvalidTarget, LinkRefused, PeerLost, BusClosed."""
+        """Attach the three subscriptions, and return when they can be reached from everywhere.
+
+        Over a mesh that is when all routers know them, where the routers say so (docs/howto/bus-peers.md). Raises
+        InvalidTarget, LinkRefused, PeerLost, BusClosed.
+        """
         target = self._target
         await self._subscribe(
             (

@@ -149,11 +149,12 @@ class BusConnection:
         *,
         capabilities: tuple[str, ...] = (),
         settled: bool = False,
+        any_body: bool = False,
     ) -> Subscription:
         """Attach a receiver; without an address the peer makes one. Raises LinkRefused and PeerLost.
 
         With `settled`, a message counts as delivered for the peer when it leaves. It is settled here all the same, for
-        its credit.
+        its credit. With `any_body` a message may have another body than bytes or text, as its `value`.
         """
         async with self._sessions.one() as session:
             link = session.receiver(self._name())
@@ -166,19 +167,22 @@ class BusConnection:
             link.max_message_size = LARGEST_MESSAGE
             if settled:
                 link.snd_settle_mode = Link.SND_SETTLED
-            return await self._attach(link, Subscription(self, link, window, received))
+            return await self._attach(link, Subscription(self, link, window, received, any_body=any_body))
 
-    async def sender(self, address: str | None, *, capabilities: tuple[str, ...] = ()) -> SendLink:
+    async def sender(
+        self, address: str | None, *, capabilities: tuple[str, ...] = (), settled: bool = False
+    ) -> SendLink:
         """Attach a sender; without an address it reaches any, named by each message. Raises LinkRefused and PeerLost.
 
-        Without an address it is the `anonymous terminus` of AMQP, for peers with the capability ANONYMOUS-RELAY.
+        Without an address it is the `anonymous terminus` of AMQP, for peers with the capability ANONYMOUS-RELAY. With
+        `settled`, a message counts as taken when it leaves.
         """
         async with self._sessions.one() as session:
             link = session.sender(self._name())
             link.target.address = address
             _put(link.target, capabilities)
-            link.snd_settle_mode = Link.SND_UNSETTLED
-            return await self._attach(link, SendLink(self, link))
+            link.snd_settle_mode = Link.SND_SETTLED if settled else Link.SND_UNSETTLED
+            return await self._attach(link, SendLink(self, link, settled=settled))
 
     async def pair(self, address: str, window: CreditWindow, received: Received) -> tuple[SendLink, Subscription]:
         """Attach a sender and a receiver of one name, for requests to the peer itself. Raises LinkRefused and PeerLost.

@@ -60,6 +60,7 @@ def decoded(data: bytes, *, any_body: bool = False) -> Envelope:
         message.decode(data)
         return Envelope(
             body=_joined(data) if _has_parts(data) else _body(message.body, any_body=any_body),
+            value=message.body if any_body else None,
             id=_id(message.id),
             correlation_id=_id(message.correlation_id),
             to=message.address or None,

@@ -65,7 +65,7 @@ class Subscription(End):
     def __init__(
         self, owner: Owner, link: Any, window: CreditWindow, received: Received, *, any_body: bool = False
     ) -> None:
-        """`any_body`: a body that is neither bytes nor text is taken for an empty one; otherwise it is rejected."""
+        """`any_body`: a body that is neither bytes nor text is the `value`; otherwise it is rejected."""
         super().__init__(owner, link)
         self.any_body = any_body
         self.window = window
