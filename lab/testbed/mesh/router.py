@@ -216,7 +216,9 @@ class Router:
     def grant(self, *entries: Entry) -> None:
         """Give senders the credit that is due, all of them where none is named."""
         for entry in entries or [entry for one in self._connections for entry in one.entries.values()]:
-            entry.grant(reachable=bool(self._ways_to(entry.address, entry.destination)))
+            # Another router has credit always: what comes too late goes back.
+            ways = entry.destination is not None or self._ways_to(entry.address, None)
+            entry.grant(reachable=bool(ways))
         self.work_soon()
 
     def forward(self, entry: Entry, incoming: Any, data: bytes) -> None:

@@ -27,8 +27,11 @@ class BusSettings:
     notification_timeout: float = 30.0
     #: How long the handlers of a server or listener that stops may go on.
     grace: float = 30.0
-    #: How often a message that no receiver took is sent again, within its time.
-    resends: int = 0
+    #: How often a message that no receiver took is sent again, within its time. None: over a mesh of routers until its
+    #: time is over, as a server that stops or a router gives it back so; and not at all over a broker.
+    resends: int | None = None
+    #: Whether one that a receiver had when it went is sent again likewise: it may be done twice then.
+    resend_modified: bool = False
     #: After how long a sender link without use is dropped.
     unused_links: float = 600.0
     #: Calls that may wait for an answer at once; one more raises NoFreeSlot.
@@ -41,5 +44,5 @@ class BusSettings:
         for name in ("call_timeout", "reply_timeout", "notification_timeout", "grace", "unused_links"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give it more than 0 seconds")
-        if self.resends < 0:
+        if self.resends is not None and self.resends < 0:
             raise ValueError(f"resends is {self.resends}; give it 0 or more")

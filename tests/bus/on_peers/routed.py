@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from osrdyne_bus import Target
-from osrdyne_bus.aio import AsyncBusServer
+from osrdyne_bus.aio import AsyncBusClient, AsyncBusServer
 from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
@@ -116,26 +116,108 @@ async def test_a_server_that_died_with_a_request_is_a_failed_delivery_for_its_ca
         task.cancel()
 
 
-async def test_a_request_that_a_handler_gives_back_is_a_failed_delivery_and_sent_again_where_that_is_set(
-    open_bus: OpenBus,
-    maps: Target,
+async def test_a_request_that_a_server_died_with_is_sent_again_where_that_is_set(
+    open_bus: OpenBus, maps: Target
 ) -> None:
-    once, again, far = await open_bus("A"), await open_bus("A", settings=BusSettings(resends=5)), await open_bus("D")
+    bus = await open_bus("A", settings=BusSettings(resend_modified=True))
+    dying, far = await open_bus("D"), await open_bus("B")
+    begun = asyncio.Event()
+
+    async def hang(request: BusRequest) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await AsyncBusServer(dying, named("n", maps), echo(work=hang), acknowledge="end").start()
+    waiting = asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE))
+    await begun.wait()
+    async with AsyncBusServer(far, named("far", maps), echo(work=lambda request: b"done")):
+        await dying.close()
+        assert (await waiting).body == b"done"
+    for task in [task for task in asyncio.all_tasks() if "Consumer._process" in repr(task)]:
+        task.cancel()
+
+
+async def test_a_request_that_a_handler_gives_back_is_sent_again_until_its_time_is_over_or_as_often_as_is_set(
+    open_bus: OpenBus, maps: Target
+) -> None:
+    bus, far = await open_bus("A"), await open_bus("D")
+    once, twice = (
+        await open_bus("A", settings=BusSettings(resends=0)),
+        await open_bus("A", settings=BusSettings(resends=1)),
+    )
     tried: list[bytes] = []
 
     def work(request: BusRequest) -> bytes:
         tried.append(request.body)
-        if len(tried) % 3:
+        if request.body != b"third time" or tried.count(request.body) < 3:
             raise Requeue
         return b"done"
 
     async with AsyncBusServer(far, named("n", maps), echo(work=work), acknowledge="end"):
-        with pytest.raises(DeliveryFailure, match=r"was released: no receiver took it"):
-            await client(once).call(maps, "work", timeout=PATIENCE)
-        assert tried == [b""]
-        tried.clear()
-        assert (await client(again).call(maps, "work", b"x", timeout=PATIENCE)).body == b"done"
-        assert tried == [b"x"] * 3
+        assert (await client(bus).call(maps, "work", b"third time", timeout=PATIENCE)).body == b"done"
+        for sender, body, timeout in ((once, b"once", PATIENCE), (twice, b"twice", PATIENCE), (bus, b"never", 1.0)):
+            with pytest.raises(DeliveryFailure, match=r"was released: no receiver took it"):
+                await client(sender).call(maps, "work", body, timeout=timeout)
+    assert [tried.count(body) for body in (b"third time", b"once", b"twice")] == [3, 1, 2]
+    assert tried.count(b"never") > 2
+
+
+@pytest.mark.parametrize("acknowledge", ["start", "end"])
+async def test_a_server_that_stops_finishes_what_it_began_and_another_one_serves_the_rest(
+    open_bus: OpenBus, maps: Target, acknowledge: Any
+) -> None:
+    bus, stopping, far = await open_bus("A"), await open_bus("B"), await open_bus("D")
+    go = asyncio.Event()
+    served: list[str] = []
+
+    async def slow(request: BusRequest) -> bytes:
+        await go.wait()
+        return b"old"
+
+    async def quick(request: BusRequest) -> bytes:
+        served.append("new")
+        return b"new"
+
+    old = AsyncBusServer(stopping, named("old", maps), echo(work=slow), concurrency=1, acknowledge=acknowledge)
+    await old.start()
+    calls = [asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE)) for _ in range(20)]
+    await until_async(lambda: old.in_hand == 20)
+    async with AsyncBusServer(far, named("new", maps), echo(work=quick)):
+        stop = asyncio.create_task(old.stop())
+        try:
+            await until_async(lambda: len(served) == 19)
+        finally:
+            go.set()
+        await stop
+        answers = [answer.body for answer in await asyncio.gather(*calls)]
+    assert sorted(answers) == [*[b"new"] * 19, b"old"]
+
+
+@pytest.mark.parametrize("acknowledge", ["start", "end"])
+async def test_callers_see_no_failure_when_one_of_two_servers_stops(
+    open_bus: OpenBus, maps: Target, acknowledge: Any
+) -> None:
+    first, second = await open_bus("A"), await open_bus("D")
+    callers = [client(await open_bus("ABCD"[at % 4])) for at in range(10)]
+    stopped = asyncio.Event()
+
+    async def work(request: BusRequest) -> None:
+        await asyncio.sleep(0.001)
+
+    async def ask(caller: AsyncBusClient) -> None:
+        left = 20
+        while left:
+            await caller.call(maps, "work", timeout=PATIENCE)
+            left -= stopped.is_set()
+
+    one = AsyncBusServer(first, named("one", maps), echo(work=work), concurrency=2, acknowledge=acknowledge)
+    await one.start()
+    async with AsyncBusServer(second, named("two", maps), echo(work=work), concurrency=2, acknowledge=acknowledge):
+        asking = [asyncio.create_task(ask(caller)) for caller in callers]
+        await until_async(lambda: one.in_hand > 0)
+        await one.stop()
+        stopped.set()
+        await asyncio.gather(*asking)
 
 
 async def test_a_mesh_has_another_bus_beside_this_one(open_bus: OpenBus, maps: Target) -> None:

@@ -12,6 +12,7 @@ import pytest
 from osrdyne_bus.aio import AsyncBus
 from osrdyne_bus.engine import BusConnection
 from osrdyne_bus.engine.router_management import RouterManagement
+from osrdyne_bus.errors import DeliveryFailure
 from testbed.interior_router import full_mesh
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests
@@ -40,7 +41,7 @@ async def _knows(port: int, number: int) -> None:
 
         async def knows() -> bool:
             _, others = await asked.others(PATIENCE)
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, DeliveryFailure):
                 await asyncio.gather(*(asked.read("any", 1.0, at=at) for at in others.values()))
                 return len(others) == number
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -330,6 +331,7 @@ class AsyncBus:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         retry, resends = Retry(first=0.05, limit=2.0), 0
+        given_back: DeliveryFailure | None = None
         while True:
             try:
                 to_peer = self._connection.present
@@ -339,14 +341,20 @@ class AsyncBus:
                 await link.send(make(to_peer), max(0.0, deadline - loop.time()))
                 return to_peer
             except SendTimedOut as late:
+                if given_back is not None and not late.sent:
+                    raise given_back from None
                 connected = late.sent or late.connected
                 raise SendTimedOut(late.address, timeout, sent=late.sent, connected=connected) from None
             except Unsent:
                 pause = retry.failed()
             except DeliveryFailure as failure:
-                if not failure.released or resends >= self.settings.resends:
+                assert to_peer is not None
+                most = math.inf if to_peer.scheme.routed else 0
+                if self.settings.resends is not None:
+                    most = self.settings.resends
+                if not (failure.released or self.settings.resend_modified) or resends >= most:
                     raise
-                pause, resends = retry.failed(), resends + 1
+                pause, resends, given_back = retry.failed(), resends + 1, failure
             await asyncio.sleep(max(0.0, min(pause, deadline - loop.time())))
 
     async def _ready(

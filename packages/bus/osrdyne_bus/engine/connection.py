@@ -150,11 +150,13 @@ class BusConnection:
         capabilities: tuple[str, ...] = (),
         settled: bool = False,
         any_body: bool = False,
+        drains: bool = False,
     ) -> Subscription:
         """Attach a receiver; without an address the peer makes one. Raises LinkRefused and PeerLost.
 
         With `settled`, a message counts as delivered for the peer when it leaves. It is settled here all the same, for
         its credit. With `any_body` a message may have another body than bytes or text, as its `value`.
+        `drains`: the peer takes back what is given back, and gives it to another receiver or its sender.
         """
         async with self._sessions.one() as session:
             link = session.receiver(self._name())
@@ -167,7 +169,9 @@ class BusConnection:
             link.max_message_size = LARGEST_MESSAGE
             if settled:
                 link.snd_settle_mode = Link.SND_SETTLED
-            return await self._attach(link, Subscription(self, link, window, received, any_body=any_body))
+            return await self._attach(
+                link, Subscription(self, link, window, received, any_body=any_body, drains=drains)
+            )
 
     async def sender(
         self, address: str | None, *, capabilities: tuple[str, ...] = (), settled: bool = False
@@ -334,7 +338,7 @@ class BusConnection:
         self.gone(end)
 
     def _flow(self, event: Event) -> None:
-        if isinstance(end := self._ends.get(hash(event.link)), SendLink):
+        if (end := self._ends.get(hash(event.link))) is not None:
             end.flowed()
 
     def _delivered(self, delivery: Any) -> None:

@@ -5,6 +5,8 @@ Use everything here only in the loop of the connection.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from proton import Delivery
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.links import End, Owner
+from osrdyne_bus.errors import MessagingError
 from osrdyne_bus.messages.envelopes import Envelope, words
 
 
@@ -35,6 +38,11 @@ class Incoming:
     def accept(self) -> None:
         """Acknowledge it."""
         self._settle(Delivery.ACCEPTED)
+
+    def give_back(self) -> None:
+        """Release it where that is right for a receiver that goes. Elsewhere it goes back with its link."""
+        if self.subscription.drains:
+            self.release()
 
     def release(self) -> None:
         """Give it back as if it had never come: another receiver may get it. One that came settled is lost."""
@@ -63,11 +71,21 @@ class Subscription(End):
     """A receiver, with its credit."""
 
     def __init__(
-        self, owner: Owner, link: Any, window: CreditWindow, received: Received, *, any_body: bool = False
+        self,
+        owner: Owner,
+        link: Any,
+        window: CreditWindow,
+        received: Received,
+        *,
+        any_body: bool = False,
+        drains: bool = False,
     ) -> None:
         """`any_body`: a body that is neither bytes nor text is the `value`; otherwise it is rejected."""
         super().__init__(owner, link)
         self.any_body = any_body
+        self.drains = drains
+        #: Set when the peer has sent all that it will; None while it may send.
+        self._drained: asyncio.Event | None = None
         self.window = window
         self.received = received
 
@@ -85,10 +103,35 @@ class Subscription(End):
         """Return the present message, of this size, and go on to the next one."""
         data: bytes | None = self._link.recv(size)
         self._link.advance()
+        self.flowed()  # it may have been the last one of the credit
         return data or b""
+
+    async def drain(self, within: float) -> None:
+        """Take the credit back, and return when nothing more comes: after `within` seconds at most.
+
+        What comes meanwhile is received as before.
+        """
+        if not self.is_open or self._drained is not None:
+            return
+        self._drained = asyncio.Event()
+        self._link.drain(0)
+        self.flowed()
+        self._owner.flush_soon()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._drained.wait()
+
+    def flowed(self) -> None:
+        if self._drained is not None and not self._link.draining():
+            self._drained.set()
+
+    def end(self, why: MessagingError) -> None:
+        super().end(why)
+        if self._drained is not None:
+            self._drained.set()
 
     def settled(self) -> None:
         """A message was settled: grant credit where that is due."""
-        if room := self.window.acknowledged():
+        if (room := self.window.acknowledged()) and self._drained is None:
             self._link.flow(room)
         self._owner.flush_soon()
