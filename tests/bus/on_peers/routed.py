@@ -95,6 +95,27 @@ async def test_a_server_that_hangs_holds_up_no_fanout_to_the_others(open_bus: Op
             go.set()
 
 
+async def test_a_cast_that_a_router_held_for_longer_than_its_time_is_not_begun(open_bus: OpenBus, maps: Target) -> None:
+    bus, far = await open_bus("A"), await open_bus("D", settings=BusSettings(server_credit=1))
+    go = asyncio.Event()
+    seen: list[bytes] = []
+
+    async def wait(request: BusRequest) -> None:
+        seen.append(request.body)
+        await go.wait()
+
+    async with AsyncBusServer(far, named("n", maps), echo(wait=wait), concurrency=1, acknowledge="end"):
+        first = asyncio.create_task(client(bus).cast(maps, "wait", b"first", timeout=PATIENCE))
+        await until_async(lambda: bool(seen))
+        with pytest.raises(MessagingTimeout, match="was not acknowledged; it may have been delivered"):
+            await client(bus).cast(maps, "wait", b"second", timeout=0.5)
+        go.set()
+        await first
+        # What comes after it is served, so that it has gone by.
+        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE)).body == b"x"
+    assert seen == [b"first"]
+
+
 async def test_a_server_that_died_with_a_request_is_a_failed_delivery_for_its_caller(
     open_bus: OpenBus, maps: Target
 ) -> None:

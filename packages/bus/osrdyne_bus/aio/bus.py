@@ -208,16 +208,22 @@ class AsyncBus:
     async def send(
         self,
         address: Callable[[Scheme], str],
-        envelope: Envelope,
+        envelope: Envelope | Callable[[Scheme], Envelope],
         timeout: float,
     ) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most, also for a connection.
+
+        The message may be a function of the addresses of the peer that it is sent to.
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed,
         InvalidTimeout, and OtherProcess in a fork of the process that opened this bus.
         """
         with self._count_message:
-            await self._send(lambda to_peer: address(to_peer.scheme), lambda _: envelope, timeout)
+            await self._send(
+                lambda to_peer: address(to_peer.scheme),
+                lambda to_peer: envelope(to_peer.scheme) if callable(envelope) else envelope,
+                timeout,
+            )
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
         """Send a message to its own address `to`, where a caller takes replies. Raises as `send`, and InvalidTarget."""
