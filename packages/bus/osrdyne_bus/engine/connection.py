@@ -346,7 +346,7 @@ class BusConnection:
         if isinstance(end, SendLink):
             end.updated(delivery)
         elif isinstance(end, Subscription) and delivery.readable:
-            if delivery.pending > LARGEST_MESSAGE:
+            if not delivery.aborted and end.read(delivery.pending) > LARGEST_MESSAGE:
                 self._detach(end, "amqp:link:message-size-exceeded", "it sent more than a message may have")
             elif delivery.aborted or not delivery.partial:
                 self._received(end, delivery)
@@ -357,11 +357,12 @@ class BusConnection:
             return
         subscription.window.arrived()
         if delivery.aborted:
+            subscription.left_out()
             delivery.settle()  # which makes the next one the current one
             subscription.settled()
             return
         try:
-            envelope = decoded(subscription.read(delivery.pending), any_body=subscription.any_body)
+            envelope = decoded(subscription.whole(), any_body=subscription.any_body)
         except UnreadableMessage as error:
             log.warning("a message to %s is rejected: %s", subscription.address, error)
             Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))

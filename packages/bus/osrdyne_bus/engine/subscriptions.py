@@ -84,6 +84,10 @@ class Subscription(End):
         super().__init__(owner, link)
         self.any_body = any_body
         self.drains = drains
+        #: What was read of the message that comes, and how many bytes that is. With more than 4 MiB unread, proton 0.41
+        #: ends the connection.
+        self._parts: list[bytes] = []
+        self._size = 0
         #: Set when the peer has sent all that it will; None while it may send.
         self._drained: asyncio.Event | None = None
         self.window = window
@@ -99,12 +103,25 @@ class Subscription(End):
         if self.ended is None:
             self._link.flow(self.window.opened())
 
-    def read(self, size: int) -> bytes:
-        """Return the present message, of this size, and go on to the next one."""
-        data: bytes | None = self._link.recv(size)
+    def read(self, size: int) -> int:
+        """Take so many bytes of the present message out of the engine, and return how many it has so far."""
+        if size and (data := self._link.recv(size)):
+            self._parts.append(data)
+            self._size += len(data)
+        return self._size
+
+    def whole(self) -> bytes:
+        """Return the present message, of which all has been read, and go on to the next one."""
+        data = b"".join(self._parts)
+        self.left_out()
         self._link.advance()
         self.flowed()  # it may have been the last one of the credit
-        return data or b""
+        return data
+
+    def left_out(self) -> None:
+        """Forget what was read of the present message."""
+        self._parts.clear()
+        self._size = 0
 
     async def drain(self, within: float) -> None:
         """Take the credit back, and return when nothing more comes: after `within` seconds at most.
