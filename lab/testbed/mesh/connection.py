@@ -106,9 +106,11 @@ class Connection(asyncio.Protocol):
             self._events()
             number = self._engine.pending()
             if number <= 0:
-                return
+                break
             self._socket.write(self._engine.peek(number))
             self._engine.pop(number)
+        if number < 0 or self._engine.closed:
+            self._socket.close()
 
     def _events(self) -> None:
         while (event := self._collector.peek()) is not None:

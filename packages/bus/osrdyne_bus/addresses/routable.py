@@ -18,12 +18,15 @@ from typing import ClassVar
 from osrdyne_bus.addresses.schemes import quoted, server_of
 from osrdyne_bus.targets import Priority, Target
 
+#: The root, unless a setting says another.
+ROOT = "osrdyne/bus"
+
 
 @dataclass(frozen=True, slots=True)
 class Routable:
     """Addresses below one root, which keeps this bus apart from other applications on the mesh."""
 
-    root: str = "osrdyne/bus"
+    root: str = ROOT
     routed: ClassVar[bool] = True
 
     def shared(self, target: Target) -> str:

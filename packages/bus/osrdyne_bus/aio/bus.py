@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -344,7 +344,10 @@ class AsyncBus:
                 link = None if to_peer is None else to_peer.senders.ready(address(to_peer))
                 if to_peer is None or link is None or (wants_reply and not to_peer.reply_to):
                     to_peer, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
-                await link.send(make(to_peer), max(0.0, deadline - loop.time()))
+                message = make(to_peer)
+                if self.settings.text_bodies:
+                    message = replace(message, text=True)
+                await link.send(message, max(0.0, deadline - loop.time()))
                 return to_peer
             except SendTimedOut as late:
                 if given_back is not None and not late.sent:

@@ -6,7 +6,7 @@ import asyncio
 
 import typer
 
-from osrdyne_bus.addresses import DYNAMIC
+from osrdyne_bus.addresses import DYNAMIC, ROOT
 from osrdyne_bus.commands import options
 from osrdyne_bus.commands.asking import ask_bus, ask_fanouts, ask_server, bus_line, server_line
 from osrdyne_bus.targets import Target
@@ -23,6 +23,7 @@ def command(
     broker_file: options.BrokerFile = None,
     broker: options.Broker = None,
     addressing: options.Addressing = DYNAMIC,
+    root: options.Root = ROOT,
     mechanisms: options.Mechanisms = None,
     ca_file: options.CaFile = None,
     certificate_file: options.CertificateFile = None,
@@ -36,7 +37,7 @@ def command(
     bus or a server did not answer, or fanouts do not reach all servers.
     """
     peer = options.chosen(context, broker, broker_file)
-    where = options.Where(peer, addressing, mechanisms, ca_file, certificate_file, key_file)
+    where = options.Where(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     if not asyncio.run(_ask(where, asked, timeout, as_json=json)):
         raise typer.Exit(NO)
