@@ -114,7 +114,10 @@ class BusConnection:
             raise made.ended or ConnectFailed(peer) from None
         except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
             fault = certificate_faults.fault(error, authority=authority, setting="`tls`, or --ca-file of a command")
-            raise ConnectFailed(f"cannot connect to {peer}: {fault or error}") from error
+            # asyncio says nothing of a peer that ends the connection during the handshake.
+            during = "it ended the connection while TLS began: check that this port of it is one for TLS"
+            why = fault or str(error) or (during if tls is not None else type(error).__name__)
+            raise ConnectFailed(f"cannot connect to {peer}: {why}") from error
         except BaseException:
             made._abort(None)
             raise
@@ -355,7 +358,8 @@ class BusConnection:
         if subscription.window.credit == 0:
             self._detach(subscription, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
             return
-        subscription.window.arrived()
+        if subscription.window.arrived():
+            log.debug("%s has used up the credit of %r", self.peer, subscription.address)
         if delivery.aborted:
             subscription.left_out()
             delivery.settle()  # which makes the next one the current one
