@@ -204,7 +204,7 @@ async def test_a_server_that_stops_finishes_what_it_began_and_another_one_serves
     calls = [asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE)) for _ in range(20)]
     await until_async(lambda: old.in_hand == 20)
     async with AsyncBusServer(far, named("new", maps), echo(work=quick)):
-        stop = asyncio.create_task(old.stop())
+        stop = asyncio.gather(old.stop(), old.stop())
         try:
             await until_async(lambda: len(served) == 19)
         finally:

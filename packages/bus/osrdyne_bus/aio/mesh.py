@@ -32,7 +32,7 @@ async def known(to_peer: PeerConnection, address: str) -> None:
                 own, others = await routers.others(_ANSWER)
                 await asyncio.gather(*(_known_at(routers, at, address, own) for at in others.values()))
     except TimeoutError:
-        log.warning("%s: some routers do not know %r after %g s, or do not say so", connection.peer, address, PATIENCE)
+        log.warning("%s: some routers do not know %r yet, or do not say so", connection.peer, address)
     except MessagingError as error:
         log.debug("%s does not say whether all routers know %r: %s", connection.peer, address, error)
 

@@ -128,12 +128,13 @@ class Subscription(End):
 
         What comes meanwhile is received as before.
         """
-        if not self.is_open or self._drained is not None:
+        if not self.is_open:
             return
-        self._drained = asyncio.Event()
-        self._link.drain(0)
-        self.flowed()
-        self._owner.flush_soon()
+        if self._drained is None:
+            self._drained = asyncio.Event()
+            self._link.drain(0)
+            self.flowed()
+            self._owner.flush_soon()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._drained.wait()
