@@ -80,7 +80,8 @@ class Consumer(ABC):
             for address in addresses:
                 self._subscriptions.append(await self._bus.subscribe(address, credit, self._received))
             # Routers announce receivers in their order: one that knows the last knows them all.
-            await self._bus.until_known(addresses[-1])
+            for address in addresses[-1:]:
+                await self._bus.until_known(address)
         except BaseException:
             await self.stop()
             raise

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 from osrdyne_bus.credit import CreditWindow
@@ -24,6 +25,8 @@ MOST_ANSWERS = 250
 #: By a word of the product's name: what the types of its entities begin with, and what stands before an address.
 _PRODUCTS = {"skupper-router": ("io.skupper.router", "M"), "router": ("org.apache.qpid.dispatch", "M0")}
 _OWN = "$management"
+#: The body of a request that needs none.
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class RouterManagement:
@@ -61,7 +64,9 @@ class RouterManagement:
 
     async def others(self, timeout: float) -> tuple[str, dict[str, str]]:
         """Return the name of the peer, and where the other routers are that it knows, by name. Raises as `read`."""
-        answer = await self._ask(_OWN, {"operation": "QUERY", "entityType": f"{self._types}.router.node"}, timeout)
+        asked = {"operation": "QUERY", "entityType": f"{self._types}.router.node"}
+        # All that a router says of a large mesh is more than a message of ours may hold.
+        answer = await self._ask(_OWN, asked, timeout, {"attributeNames": ["id", "nextHop", "address"]})
         names, rows = answer.get("attributeNames", ()), answer.get("results", ())
         nodes = [{str(name): str(value) for name, value in zip(names, row, strict=False)} for row in rows]
         own = next((node.get("id", "") for node in nodes if node.get("nextHop") == "(self)"), "")
@@ -76,7 +81,9 @@ class RouterManagement:
         asked = {"operation": "READ", "type": f"{self._types}.router.address", "identity": f"{self._before}{address}"}
         return await self._ask(f"{at}/{_OWN}" if at else _OWN, asked, timeout)
 
-    async def _ask(self, to: str, properties: Mapping[str, str], timeout: float) -> Mapping[str, Any]:
+    async def _ask(
+        self, to: str, properties: Mapping[str, str], timeout: float, body: Mapping[str, Any] = NOTHING
+    ) -> Mapping[str, Any]:
         name = str(next(self._numbers))
         waiting = self._answers[name] = asyncio.get_running_loop().create_future()
         try:
@@ -84,7 +91,7 @@ class RouterManagement:
                 if (link := self._links.get(to)) is None:
                     link = self._links[to] = await self._connection.sender(to)
                 request = Envelope(correlation_id=name, reply_to=self._reply_to, headers=properties)
-                await link.send(request, timeout, value={})
+                await link.send(request, timeout, value=dict(body))
                 answer = await waiting
         except SendTimedOut as error:
             raise TimeoutError(str(error)) from error
