@@ -158,7 +158,7 @@ async def test_a_request_that_a_server_died_with_is_sent_again_where_that_is_set
         task.cancel()
 
 
-async def test_a_request_that_a_handler_gives_back_is_sent_again_until_its_time_is_over_or_as_often_as_is_set(
+async def test_a_request_that_a_handler_gives_back_is_sent_again_in_its_time_or_as_often_as_is_set(
     open_bus: OpenBus, maps: Target
 ) -> None:
     bus, far = await open_bus("A"), await open_bus("D")

@@ -126,7 +126,7 @@ async def test_when_its_own_router_dies_a_program_goes_to_another(open_bus: Open
         go.set()
 
 
-async def test_of_ten_thousand_casts_to_a_slow_server_a_router_holds_what_its_links_may_have_and_no_more(
+async def test_of_ten_thousand_casts_to_a_slow_server_a_router_holds_what_its_links_may_have(
     open_bus: OpenBus, routers: Mesh
 ) -> None:
     bus, far = await open_bus("A"), await open_bus("D")

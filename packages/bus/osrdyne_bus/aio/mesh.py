@@ -49,7 +49,7 @@ async def _known_at(routers: RouterManagement, at: str, address: str, own: str) 
 async def distribution(to_peer: PeerConnection, address: str, timeout: float) -> str | None:
     """Return how the peer, a router, delivers what is sent to an address: `multicast`, `balanced`, `closest`.
 
-    None where the peer is no router, or where it does not say it within `timeout` seconds.
+    None where the peer is not a router, or where it does not say it within `timeout` seconds.
     """
     connection = to_peer.connection
     if not to_peer.scheme.routed:

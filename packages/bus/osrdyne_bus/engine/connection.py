@@ -112,7 +112,7 @@ class BusConnection:
         except TimeoutError:
             made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
             raise made.ended or ConnectFailed(peer) from None
-        except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
+        except (OSError, UnicodeError) as error:  # a host that is not a name is a UnicodeError
             fault = certificate_faults.fault(error, authority=authority, setting="`tls`, or --ca-file of a command")
             # asyncio says nothing of a peer that ends the connection during the handshake.
             during = "it ended the connection while TLS began: check that this port of it is one for TLS"

@@ -44,7 +44,7 @@ class RouterManagement:
     @classmethod
     @asynccontextmanager
     async def opened(cls, connection: BusConnection) -> AsyncIterator[RouterManagement | None]:
-        """Have an address for answers, and drop all links in the end. None where the peer is no such router.
+        """Have an address for answers, and drop all links in the end. None where the peer is not such a router.
 
         Raises LinkRefused and PeerLost.
         """
