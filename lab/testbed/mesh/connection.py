@@ -12,6 +12,7 @@ import proton
 from proton import Collector, Endpoint
 
 from testbed.mesh.lanes import Entry, Lane
+from testbed.mesh.management import destination
 from testbed.mesh.routing import RouterState
 
 #: Where routers send what they know, and how the address of a link begins that is for one destination.
@@ -30,7 +31,7 @@ class Owner(Protocol):
     def heard(self, said: Mapping[str, Any], connection: Connection) -> None: ...
     def connection_lost(self, connection: Connection) -> None: ...
     def forward(self, entry: Entry, incoming: Any, data: bytes) -> None: ...
-    def grant(self) -> None: ...
+    def grant(self, *entries: Entry) -> None: ...
     def work_soon(self) -> None: ...
 
 
@@ -105,9 +106,11 @@ class Connection(asyncio.Protocol):
             self._events()
             number = self._engine.pending()
             if number <= 0:
-                return
+                break
             self._socket.write(self._engine.peek(number))
             self._engine.pop(number)
+        if number < 0 or self._engine.closed:
+            self._socket.close()
 
     def _events(self) -> None:
         while (event := self._collector.peek()) is not None:
@@ -154,32 +157,31 @@ class Connection(asyncio.Protocol):
         if address == MESH:
             link.flow(1000)
             return
-        destination, at = None, address
+        router, at = destination(address)
         if address.startswith(TO):
-            destination, _, at = address.removeprefix(TO).partition("/")
-        self.entries[link] = Entry(link, at, destination)
-        self.router.grant()
+            router, _, at = address.removeprefix(TO).partition("/")
+        entry = self.entries[link] = Entry(link, at, router)
+        self.router.grant(entry)
 
     def on_link_remote_close(self, event: Any) -> None:
         link = event.link
         self.forget(link)
         link.close()
-        self.router.grant()
 
     def forget(self, link: Any) -> None:
-        """A link is gone, with its promises."""
-        if (entry := self.entries.pop(link, None)) is not None:
-            for lanes in entry.backing:
-                for lane in lanes:
-                    lane.reserved -= 1
+        """A link is gone."""
+        self.entries.pop(link, None)
         way: Lane | None = self.lanes.pop(link, None)
         if way is not None:
             way.lost()
             self.router.receiver_went(way)
 
     def on_link_flow(self, event: Any) -> None:
-        if event.link is not self.news:
-            self.router.grant()
+        if event.link in self.lanes:
+            self.lanes[event.link].pump()
+            if event.link.drain_mode:
+                event.link.drained()
+                self.work_soon()
 
     def on_delivery(self, event: Any) -> None:
         delivery, link = event.delivery, event.link

@@ -1,8 +1,9 @@
 """One router: clients and other routers connect to it by AMQP 1.0.
 
-A message that a client may send is a credit of one receiver, passed on: the router grants it only where it has a free
-credit for the way there, its own link to a receiver or to the next router. So nothing waits in a router. What the
-receiver says of a message is said to its sender. A message to all receivers is accepted by the router that it came to.
+It behaves as skupper-router and qpid-dispatch do, also where that is unkind. A sender has CAPACITY credits as long as
+its address has a receiver anywhere, whatever that one's own credit is: so up to as many of its messages wait in the
+router. What the receiver says of a message is said to its sender. A message to all receivers is settled when each of
+them has settled it. Other routers know a receiver KNOWN_AFTER seconds after it has come or gone.
 
 Routers tell each other what they know as messages on links to `$mesh`. A link between routers is for one destination
 and one address, `$to/{router}/{address}`.
@@ -18,15 +19,19 @@ from typing import Any
 
 from proton import Delivery
 
+from testbed.mesh import management
 from testbed.mesh.connection import Connection
-from testbed.mesh.lanes import Entry, Lane
-from testbed.mesh.routing import MULTICAST, RouterState, destinations, paths, semantics
+from testbed.mesh.lanes import Entry, Held, Lane, Way
+from testbed.mesh.management import Management
+from testbed.mesh.routing import MULTICAST, RouterState, chosen, destinations, paths, semantics
 
 #: How addresses of a mesh are delivered, by prefix.
 PREFIXES = {"osrdyne/bus/rpc/multicast": MULTICAST}
 REPLIES = "$replies/"
 #: Seconds between two tries to connect to a neighbour.
 _PAUSE = 0.05
+#: Seconds until other routers hear of a receiver. skupper-router and qpid-dispatch take 0.7 to 0.9.
+KNOWN_AFTER = 0.5
 
 
 class Router:
@@ -42,8 +47,12 @@ class Router:
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._connecting: list[asyncio.Task[None]] = []
-        #: By destination and address, as long as nothing changes.
-        self._ways: dict[tuple[str | None, str], list[Lane]] = {}
+        #: How far and which way, by destination and address, as long as nothing changes.
+        self._ways: dict[tuple[str | None, str], list[tuple[int, Way]]] = {}
+        self._management = Management(self)
+        #: Addresses of own receivers that the other routers know of, or will in a moment.
+        self._announced: frozenset[str] = frozenset()
+        self._announcing: asyncio.TimerHandle | None = None
         #: Messages that passed, by address.
         self.passed: Counter[str] = Counter()
         #: Messages that were here at once, at most.
@@ -87,6 +96,8 @@ class Router:
         """End at once, with all connections."""
         for task in self._connecting:
             task.cancel()
+        if self._announcing is not None:
+            self._announcing.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -95,7 +106,7 @@ class Router:
     @property
     def held(self) -> int:
         """Messages that came and are not settled."""
-        return sum(len(lane.unsettled) for one in self._connections for lane in one.lanes.values())
+        return sum(lane.held for one in self._connections for lane in one.lanes.values())
 
     def reaches_all(self) -> bool:
         """Whether it knows a way to every router that it knows of."""
@@ -110,13 +121,23 @@ class Router:
         """Say to all routers what is new here."""
         self._ways.clear()
         neighbours = frozenset(one.peer for one in self._connections if one.peer is not None)
-        # An address for replies names its router.
-        addresses = frozenset(one for one in self._receivers if not one.startswith(REPLIES))
         number = self.states[self.name].number + 1
-        state = self.states[self.name] = RouterState(self.name, number, neighbours, addresses)
+        state = self.states[self.name] = RouterState(self.name, number, neighbours, self._announced)
         for connection in self._neighbours().values():
             connection.say(state)
         self.grant()
+
+    def _announce(self) -> None:
+        self._announcing = None
+        # An address for replies names its router.
+        self._announced = frozenset(one for one in self._receivers if not one.startswith(REPLIES))
+        self._own_state()
+
+    def _receivers_changed(self) -> None:
+        self._ways.clear()
+        self.grant()
+        if self._announcing is None and self._server is not None and self._server.is_serving():
+            self._announcing = asyncio.get_running_loop().call_later(KNOWN_AFTER, self._announce)
 
     def _neighbours(self) -> dict[str, Connection]:
         return {one.peer: one for one in self._connections if one.peer is not None}
@@ -148,7 +169,7 @@ class Router:
 
     def receiver_came(self, address: str, lane: Lane) -> None:
         self._receivers.setdefault(address, []).append(lane)
-        self._own_state()
+        self._receivers_changed()
 
     def receiver_went(self, lane: Lane) -> None:
         for address, lanes in list(self._receivers.items()):
@@ -156,7 +177,7 @@ class Router:
                 lanes.remove(lane)
                 if not lanes:
                     del self._receivers[address]
-                self._own_state()
+                self._receivers_changed()
 
     def work_soon(self) -> None:
         for connection in self._connections:
@@ -164,74 +185,84 @@ class Router:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _lanes(self, entry: Entry) -> list[Lane]:
-        """Return the ways of an entry, the nearest first."""
-        key = (entry.destination, entry.address)
+    def _ways_to(self, address: str, destination: str | None) -> list[tuple[int, Way]]:
+        """Return the ways to an address, the nearest first, with their distances."""
+        key = (destination, address)
         if key not in self._ways:
-            self._ways[key] = self._ways_of(entry)
+            self._ways[key] = self._found_ways(address, destination)
         return self._ways[key]
 
-    def _ways_of(self, entry: Entry) -> list[Lane]:
-        address, reach = entry.address, paths(self.states, self.name)
-        own = self._receivers.get(address, [])
-        if entry.destination is not None:
-            routers = [entry.destination]
+    def _found_ways(self, address: str, destination: str | None) -> list[tuple[int, Way]]:
+        reach = paths(self.states, self.name)
+        own: list[Way] = [*self._receivers.get(address, [])]
+        if address == management.ADDRESS:
+            own, destination = [self._management], destination or self.name
+        if destination is not None:
+            routers = [destination]
         elif address.startswith(REPLIES):
             routers = [address.removeprefix(REPLIES).partition("/")[0]]
         else:
             routers = [self.name, *destinations(address, self.states, {name: at for name, (at, _) in reach.items()})]
         neighbours = self._neighbours()
-        found: list[Lane] = []
+        found: list[tuple[int, Way]] = []
         for router in routers:
             if router == self.name:
-                found += own
+                found += [(0, way) for way in own]
             elif router in reach and reach[router][1] in neighbours:
-                found.append(neighbours[reach[router][1]].way(router, address))
+                distance, next_one = reach[router]
+                found.append((distance, neighbours[next_one].way(router, address)))
         return found
 
-    def grant(self) -> None:
-        """Pass on free credit to senders, one each in turn."""
-        entries = [entry for one in self._connections for entry in one.entries.values()]
-        more = True
-        while more:
-            more = False
-            for entry in entries:
-                if len(entry.backing) < entry.most and (lanes := self._choice(entry, self._lanes(entry))):
-                    for lane in lanes:
-                        lane.reserved += 1
-                    entry.backing.append(lanes)
-                    entry.link.flow(1)
-                    more = True
+    def grant(self, *entries: Entry) -> None:
+        """Give senders the credit that is due, all of them where none is named."""
+        for entry in entries or [entry for one in self._connections for entry in one.entries.values()]:
+            # Another router has credit always: what comes too late goes back.
+            ways = entry.destination is not None or self._ways_to(entry.address, None)
+            entry.grant(reachable=bool(ways))
         self.work_soon()
-
-    def _choice(self, entry: Entry, lanes: list[Lane]) -> list[Lane]:
-        """Return the lanes that one more message would take; none where credit is missing."""
-        if semantics(entry.address, self._prefixes) == MULTICAST:
-            return lanes if lanes and all(lane.free > 0 for lane in lanes) else []
-        return next(([lane] for lane in lanes if lane.free > 0), [])
 
     def forward(self, entry: Entry, incoming: Any, data: bytes) -> None:
         self.passed[entry.address] += 1
-        lanes = entry.backing.popleft() if entry.backing else []
-        for lane in lanes:
-            lane.reserved -= 1
-        # A receiver may have gone since its credit was passed on.
-        there = list(filter(self._has, lanes)) or self._choice(entry, self._lanes(entry))
-        if semantics(entry.address, self._prefixes) == MULTICAST:
-            for lane in there:
-                lane.send(data, None)
-            incoming.update(Delivery.ACCEPTED if there else Delivery.RELEASED)
+        if incoming.settled:
             incoming.settle()
-        elif there:
-            there[0].send(data, incoming)
+            self._forward(entry.address, entry.destination, Held(data))
         else:
-            incoming.update(Delivery.RELEASED)
-            incoming.settle()
-        self.most_held = max(self.most_held, self.held)
-        self.grant()
+            entry.held += 1
 
-    def _has(self, lane: Lane) -> bool:
-        return any(lane in one.lanes.values() for one in self._connections)
+            def done() -> None:
+                entry.held -= 1
+                self.grant(entry)
+
+            self._forward(entry.address, entry.destination, Held(data, incoming, done))
+        self.most_held = max(self.most_held, self.held)
+        self.grant(entry)
+
+    def _forward(self, address: str, destination: str | None, message: Held) -> None:
+        ways = self._ways_to(address, destination)
+        if not ways:
+            message.settled(Delivery.RELEASED)
+        elif semantics(address, self._prefixes) == MULTICAST:
+            message.send([way for _, way in ways])
+        else:
+            at = chosen((distance, way.held) for distance, way in ways)
+            assert at is not None
+            message.send([ways[at][1]])
+
+    # --- of its management --------------------------------------------------------------------------------------------
+
+    def send(self, address: str, data: bytes) -> None:
+        """Send a message of the router itself."""
+        self._forward(address, None, Held(data))
+        self.work_soon()
+
+    def subscribers(self, address: str) -> int:
+        return len(self._receivers.get(address, []))
+
+    def distribution(self, address: str) -> str | None:
+        """Return how an address is delivered; None for one that no link and no other router has."""
+        links = any(entry.address == address for one in self._connections for entry in one.entries.values())
+        known = links or address in self._receivers or any(address in one.addresses for one in self.states.values())
+        return semantics(address, self._prefixes) if known else None
 
 
 async def mesh(names: str, links: str, made: Callable[[str], Router] = Router) -> dict[str, Router]:

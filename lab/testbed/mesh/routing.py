@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-#: Addresses that are delivered to all their receivers; all others to one of the nearest.
+#: Addresses that are delivered to all their receivers; all others to one, a near one where it has no more to do.
 MULTICAST = "multicast"
-CLOSEST = "closest"
+BALANCED = "balanced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class RouterState:
 
 
 def semantics(address: str, prefixes: Mapping[str, str]) -> str:
-    """Return how messages to an address are delivered: as its longest prefix says, CLOSEST where none fits."""
+    """Return how messages to an address are delivered: as its longest prefix says, BALANCED where none fits."""
     fitting = [one for one in prefixes if address == one or address.startswith(f"{one}/")]
-    return prefixes[max(fitting, key=len)] if fitting else CLOSEST
+    return prefixes[max(fitting, key=len)] if fitting else BALANCED
 
 
 def paths(states: Mapping[str, RouterState], source: str) -> dict[str, tuple[int, str]]:
@@ -57,3 +57,13 @@ def destinations(address: str, states: Mapping[str, RouterState], reach: Mapping
     """Return the routers with receivers of an address, the nearest first. `reach` has the distance of each router."""
     having: Iterable[str] = (name for name in reach if address in states[name].addresses)
     return sorted(having, key=lambda name: (reach[name], name))
+
+
+def chosen(ways: Iterable[tuple[int, int]]) -> int | None:
+    """Return the index of the way for a message to one receiver; None where there is none.
+
+    Each way is how far its router is, and how many messages are on it. The sum counts, so that the nearest receiver is
+    taken only as long as it keeps up.
+    """
+    sums = [distance + held for distance, held in ways]
+    return sums.index(min(sums)) if sums else None

@@ -184,7 +184,7 @@ class _Started:
         self._started = started
 
     def start(self) -> None:
-        """Attach the subscriptions. Raises LinkRefused, PeerLost, BusClosed."""
+        """Attach the subscriptions, and return when they can be reached. Raises LinkRefused, PeerLost, BusClosed."""
         self._bus.run(self._started.start())
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.conftest import Vhost
 
 sys.path.insert(0, str(proton.folder()))
 
+from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus
 from osrdyne_bus.engine import BusConnection, Login
 
@@ -72,6 +74,12 @@ async def open_bus(vhost: Vhost) -> AsyncIterator[OpenBus]:
     yield one
     for bus in opened:
         await bus.close()
+
+
+@pytest.fixture
+def maps() -> Target:
+    """A topic of the test's own: routers take a moment to know that the servers of another test have gone."""
+    return Target(f"maps-{secrets.token_hex(4)}")
 
 
 @pytest.fixture

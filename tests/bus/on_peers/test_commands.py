@@ -20,7 +20,7 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.messages.wire import BusRequest
 from testbed import proton
 from testbed.command_line import Done, osrdyne
-from testbed.mesh.router import mesh
+from testbed.mesh.router import Router, mesh
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import client
@@ -110,6 +110,20 @@ async def test_ping_asks_a_mesh_of_routers() -> None:
     assert bus_line.startswith("answer by way of ")
     assert ", addressing routable) in " in bus_line
     assert server_line.startswith("maps: no answer: within 0.5 s the message ")
+
+
+async def test_ping_says_that_a_router_has_fanouts_configured_as_what_reaches_one_server() -> None:
+    routers = await mesh("A", "", lambda name: Router(name, prefixes={}))
+    uri = f"amqp://127.0.0.1:{routers['A'].port}"
+    done, document = await bus("ping", uri=uri), await bus("ping", "--json", uri=uri)
+    routers["A"].kill()
+
+    assert (done.code, document.code) == (1, 1)
+    bus_line, fanouts_line = done.out.decode().splitlines()
+    assert bus_line.startswith("answer by way of ")
+    assert fanouts_line.startswith("fanouts reach one server, and not all: 127.0.0.1:")
+    assert "has their addresses as balanced; configure them as multicast" in fanouts_line
+    assert json.loads(document.out)["fanouts"]["distribution"] == "balanced"
 
 
 @pytest.mark.parametrize(

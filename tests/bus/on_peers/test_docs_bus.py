@@ -115,7 +115,7 @@ def section(title: str) -> str:
 
 
 def test_the_settings_of_the_page_are_those_of_the_code_with_their_defaults() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section("Settings"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| `?([\w/]+)`? \|", section("Settings"), re.MULTILINE)
     fields = {one.name: one.default for one in dataclasses.fields(BusSettings)}
     assert [name for name, _ in rows] == list(fields)
     for name, default in rows:

@@ -172,3 +172,13 @@ def test_a_scheme_that_there_is_not_is_refused_with_those_that_there_are() -> No
         MessagingError, match="no address scheme 'mesh'; there are dynamic, routable, brokered, rabbitmq, qpid"
     ):
         scheme_for("mesh", {})
+
+
+def test_routable_addresses_begin_with_the_root_that_is_set_and_others_have_none() -> None:
+    target = Target("maps", exchange="openstack", server="n")
+    oslo = scheme_for("dynamic", {"product": "skupper-router"}, "openstack.org/om")
+
+    assert oslo.server(target) == "openstack.org/om/rpc/unicast/openstack/maps/n"
+    assert oslo.sends_settled(oslo.fanout(target))
+    assert not oslo.sends_settled(oslo.shared(target))
+    assert scheme_for("rabbitmq", {}, "openstack.org/om").shared(target) == RabbitMQ().shared(target)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.mesh.routing import CLOSEST, MULTICAST, RouterState, destinations, paths, semantics
+from testbed.mesh.routing import BALANCED, MULTICAST, RouterState, chosen, destinations, paths, semantics
 
 NAMES = "ABCDEF"
 
@@ -33,13 +33,17 @@ def states(links: str, **addresses: str) -> Mapping[str, RouterState]:
     [
         ("osrdyne/bus/rpc/multicast/x/y", MULTICAST),
         ("osrdyne/bus/rpc/multicast", MULTICAST),
-        ("osrdyne/bus/rpc/multicasts/x", CLOSEST),
-        ("osrdyne/bus/rpc/multicast/x/near/y", CLOSEST),
-        ("other", CLOSEST),
+        ("osrdyne/bus/rpc/multicasts/x", BALANCED),
+        ("osrdyne/bus/rpc/multicast/x/near/y", BALANCED),
+        ("other", BALANCED),
     ],
 )
 def test_the_longest_prefix_of_whole_words_counts(address: str, expected: str) -> None:
-    prefixes = {"osrdyne/bus/rpc/multicast": MULTICAST, "osrdyne/bus/rpc/multicast/x/near": CLOSEST, "osrdyne": CLOSEST}
+    prefixes = {
+        "osrdyne/bus/rpc/multicast": MULTICAST,
+        "osrdyne/bus/rpc/multicast/x/near": BALANCED,
+        "osrdyne": BALANCED,
+    }
     assert semantics(address, prefixes) == expected
 
 
@@ -74,3 +78,13 @@ def test_the_nearest_router_with_a_receiver_comes_first() -> None:
     reach = {name: steps for name, (steps, _) in paths(found, "C").items()}
     assert destinations("maps", found, {**reach, "C": 0}) == ["C", "A"]
     assert destinations("roads", found, reach) == []
+
+
+@pytest.mark.parametrize(
+    ("ways", "expected"),
+    [([], None), ([(0, 0), (1, 0)], 0), ([(0, 1), (1, 0)], 0), ([(0, 2), (1, 0)], 1), ([(2, 0), (1, 5)], 0)],
+)
+def test_the_nearest_way_is_taken_unless_more_waits_on_it_than_a_farther_one_is_away(
+    ways: list[tuple[int, int]], expected: int | None
+) -> None:
+    assert chosen(ways) == expected

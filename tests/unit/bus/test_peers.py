@@ -54,7 +54,18 @@ def test_there_is_at_least_one_peer() -> None:
         peers_of([])
 
 
-@pytest.mark.parametrize("wrong", [{"reply_credit": 0}, {"call_timeout": 0.0}, {"resends": -1}, {"slots": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reply_credit": 0},
+        {"call_timeout": 0.0},
+        {"resends": -1},
+        {"slots": 0},
+        {"root": ""},
+        {"root": "/a"},
+        {"root": "a/*"},
+    ],
+)
 def test_a_setting_that_cannot_work_is_refused_by_its_name(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))} is "):
         BusSettings(**wrong)  # type: ignore[arg-type]

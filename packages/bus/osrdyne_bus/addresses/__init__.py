@@ -9,7 +9,7 @@ from osrdyne_bus.addresses.brokered import Brokered
 from osrdyne_bus.addresses.choosing import DYNAMIC, SCHEMES, name_of, scheme_for
 from osrdyne_bus.addresses.qpid import Qpid
 from osrdyne_bus.addresses.rabbitmq import RabbitMQ
-from osrdyne_bus.addresses.routable import Routable
+from osrdyne_bus.addresses.routable import ROOT, Routable
 from osrdyne_bus.addresses.schemes import Scheme
 
-__all__ = ["Brokered", "DYNAMIC", "Qpid", "RabbitMQ", "Routable", "SCHEMES", "Scheme", "name_of", "scheme_for"]
+__all__ = ["Brokered", "DYNAMIC", "Qpid", "RabbitMQ", "ROOT", "Routable", "SCHEMES", "Scheme", "name_of", "scheme_for"]

@@ -22,6 +22,7 @@ class Brokered:
     """Names of queues and topics, with dots between words."""
 
     __slots__ = ()
+    routed = False
 
     def shared(self, target: Target) -> str:
         return dotted("unicast", target.exchange, target.topic)
@@ -38,6 +39,9 @@ class Brokered:
 
     def notifications(self, target: Target, priority: Priority) -> str:
         return dotted("notify", target.exchange, target.topic, priority)
+
+    def sends_settled(self, address: str) -> bool:
+        return False
 
     def capabilities(self, address: str) -> tuple[str, ...]:
         return _ASKED.get(address.partition(".")[0], ())

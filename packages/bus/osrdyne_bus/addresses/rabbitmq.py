@@ -57,6 +57,7 @@ class RabbitMQ:
     """Queues, and an exchange of the type fanout for each topic that has one."""
 
     __slots__ = ()
+    routed = False
 
     def shared(self, target: Target) -> str:
         return _queue("unicast", target.exchange, target.topic)
@@ -72,6 +73,9 @@ class RabbitMQ:
 
     def notifications(self, target: Target, priority: Priority) -> str:
         return _queue("notify", target.exchange, target.topic, priority)
+
+    def sends_settled(self, address: str) -> bool:
+        return False
 
     def capabilities(self, address: str) -> tuple[str, ...]:
         return ()

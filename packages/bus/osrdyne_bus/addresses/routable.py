@@ -13,16 +13,21 @@ A router gives each space its semantics by the prefix, and can send `notify` to 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from osrdyne_bus.addresses.schemes import quoted, server_of
 from osrdyne_bus.targets import Priority, Target
+
+#: The root, unless a setting says another.
+ROOT = "osrdyne/bus"
 
 
 @dataclass(frozen=True, slots=True)
 class Routable:
     """Addresses below one root, which keeps this bus apart from other applications on the mesh."""
 
-    root: str = "osrdyne/bus"
+    root: str = ROOT
+    routed: ClassVar[bool] = True
 
     def shared(self, target: Target) -> str:
         return self._of("rpc/anycast", target.exchange, target.topic)
@@ -39,6 +44,10 @@ class Routable:
 
     def notifications(self, target: Target, priority: Priority) -> str:
         return f"{self._of('notify/anycast', target.exchange, target.topic)}.{priority}"
+
+    def sends_settled(self, address: str) -> bool:
+        """For all servers: a router has the outcome when the slowest of them has said it, and 250 wait for theirs."""
+        return address.startswith(f"{self.root}/rpc/multicast/")
 
     def capabilities(self, address: str) -> tuple[str, ...]:
         return ()

@@ -33,6 +33,15 @@ class Scheme(Protocol):
         """Return where one of the subscribers takes each notification. `target.server` does not matter."""
         ...
 
+    @property
+    def routed(self) -> bool:
+        """Whether these are addresses of routers: they keep no message, and pass on what its receiver says of it."""
+        ...
+
+    def sends_settled(self, address: str) -> bool:
+        """Return whether what is sent to one of these addresses is settled when it leaves: no one answers for it."""
+        ...
+
     def capabilities(self, address: str) -> tuple[str, ...]:
         """Return what a link to one of these addresses, or to one for replies, asks of the peer."""
         ...

@@ -5,6 +5,7 @@ are those of a server on their way.
 
 `kept_connection` is the connection of a bus, one after the other, and `peer_connection` is each of them: `senders`
 keeps the links that messages leave over. `subscriptions` are those that they come over, on any connection there is.
+`mesh` is what routers are asked.
 Plain handlers run where those of pools do, in `osrdyne_calls.runners`. `threads` (beside this package) is the same
 for threads.
 """

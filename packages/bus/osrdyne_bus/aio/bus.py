@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, name_of, scheme_for
+from osrdyne_bus.aio import mesh
 from osrdyne_bus.aio.kept_connection import KeptConnection, Tls
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.aio.senders import AnyAddress
@@ -34,6 +36,7 @@ from osrdyne_bus.errors import (
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.targets import Target
 from osrdyne_calls.slots import Slots
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_runtime.retry import Retry
@@ -205,16 +208,22 @@ class AsyncBus:
     async def send(
         self,
         address: Callable[[Scheme], str],
-        envelope: Envelope,
+        envelope: Envelope | Callable[[Scheme], Envelope],
         timeout: float,
     ) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most, also for a connection.
+
+        The message may be a function of the addresses of the peer that it is sent to.
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed,
         InvalidTimeout, and OtherProcess in a fork of the process that opened this bus.
         """
         with self._count_message:
-            await self._send(lambda to_peer: address(to_peer.scheme), lambda _: envelope, timeout)
+            await self._send(
+                lambda to_peer: address(to_peer.scheme),
+                lambda to_peer: envelope(to_peer.scheme) if callable(envelope) else envelope,
+                timeout,
+            )
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
         """Send a message to its own address `to`, where a caller takes replies. Raises as `send`, and InvalidTarget."""
@@ -291,6 +300,20 @@ class AsyncBus:
         self._subscriptions.append(made)
         return made
 
+    async def until_known(self, address: Callable[[Scheme], str]) -> None:
+        """Return when all routers of a mesh know a subscription of this bus; at once where that cannot be known."""
+        if (to_peer := self._connection.present) is not None:
+            await mesh.known(to_peer, address(to_peer.scheme))
+
+    async def fanouts(self, target: Target, timeout: float) -> str | None:
+        """Return how a router delivers a fanout, `multicast` where it is configured; None where that cannot be known.
+
+        `timeout` is in seconds.
+        """
+        if (to_peer := self._connection.present) is None:
+            return None
+        return await mesh.distribution(to_peer, to_peer.scheme.fanout(target), timeout)
+
     async def unsubscribe(self, subscription: KeptSubscription) -> None:
         """Detach a subscription. What is not settled by now goes back to the peer. Safe to repeat, without effect in a
         fork.
@@ -314,23 +337,33 @@ class AsyncBus:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         retry, resends = Retry(first=0.05, limit=2.0), 0
+        given_back: DeliveryFailure | None = None
         while True:
             try:
                 to_peer = self._connection.present
                 link = None if to_peer is None else to_peer.senders.ready(address(to_peer))
                 if to_peer is None or link is None or (wants_reply and not to_peer.reply_to):
                     to_peer, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
-                await link.send(make(to_peer), max(0.0, deadline - loop.time()))
+                message = make(to_peer)
+                if self.settings.text_bodies:
+                    message = replace(message, text=True)
+                await link.send(message, max(0.0, deadline - loop.time()))
                 return to_peer
             except SendTimedOut as late:
+                if given_back is not None and not late.sent:
+                    raise given_back from None
                 connected = late.sent or late.connected
                 raise SendTimedOut(late.address, timeout, sent=late.sent, connected=connected) from None
             except Unsent:
                 pause = retry.failed()
             except DeliveryFailure as failure:
-                if not failure.released or resends >= self.settings.resends:
+                assert to_peer is not None
+                most = math.inf if to_peer.scheme.routed else 0
+                if self.settings.resends is not None:
+                    most = self.settings.resends
+                if not (failure.released or self.settings.resend_modified) or resends >= most:
                     raise
-                pause, resends = retry.failed(), resends + 1
+                pause, resends, given_back = retry.failed(), resends + 1, failure
             await asyncio.sleep(max(0.0, min(pause, deadline - loop.time())))
 
     async def _ready(

@@ -95,15 +95,17 @@ class AsyncBusClient:
     ) -> None:
         """Send a request without a reply to one server of a target, and wait until it is acknowledged.
 
-        Through a mesh the server acknowledges it, and a broker does so once it keeps it. Raises as `call`, and no
-        RemoteError.
+        Through a mesh the server acknowledges it, and a broker does so once it keeps it. Over a mesh it carries its
+        deadline, and no server begins after that. Raises as `call`, and no RemoteError.
         """
         request = self._request(method, body, headers=headers, content_type=content_type)
         within = self._within(timeout, self._bus.settings.call_timeout)
+        # A router may hold it until its sender has left. What a broker keeps is for whatever server comes.
+        in_time = request if within == math.inf else replace(request, deadline=time.time() + within)
         try:
             await self._bus.send(
                 lambda scheme: scheme.shared(target) if target.server is None else scheme.server(target),
-                request_envelope(request),
+                lambda scheme: request_envelope(in_time if scheme.routed else request),
                 within,
             )
         except SendTimedOut as error:
@@ -119,7 +121,11 @@ class AsyncBusClient:
         headers: Mapping[str, Header] = NO_HEADERS,
         content_type: str | None = None,
     ) -> None:
-        """Send a request without a reply to all servers of a target; the mesh or broker acknowledges it. As `cast`."""
+        """Send a request without a reply to all servers of a target. As `cast`, and with other acknowledgements.
+
+        A broker acknowledges it. Over a mesh no one does: this returns when it has left, as one server that is slow
+        would hold up all others. Without a server it fails in its time.
+        """
         request = self._request(method, body, headers=headers, content_type=content_type)
         within = self._within(timeout, self._bus.settings.call_timeout)
         try:

@@ -79,6 +79,9 @@ class Consumer(ABC):
         try:
             for address in addresses:
                 self._subscriptions.append(await self._bus.subscribe(address, credit, self._received))
+            # Routers announce receivers in their order: one that knows the last knows them all.
+            for address in addresses[-1:]:
+                await self._bus.until_known(address)
         except BaseException:
             await self.stop()
             raise
@@ -89,12 +92,16 @@ class Consumer(ABC):
         A handler that goes on for longer than the setting `grace` is cancelled; one in a thread is left there.
 
         What was not begun goes back with its link: once, and not again and again as if it were released while this
-        server has credit. Where handlers settle at their end, their link stays until then.
+        server has credit. Where handlers settle at their end, their link stays until then. A router takes what goes
+        with a link for begun, and does not send it again. So from there it is released, as is what comes meanwhile.
         """
         if self._is_elsewhere:
             return
         self._stopping = True
+        waiting = [*self._waiting]
         self._waiting.clear()
+        for incoming in waiting:
+            incoming.give_back()
         if self._settles_at_start:
             await self._unsubscribe()
         await self._end_running(self._bus.settings.grace)
@@ -131,7 +138,9 @@ class Consumer(ABC):
         await self.stop()
 
     def _received(self, incoming: Incoming) -> None:
-        if not self._stopping:
+        if self._stopping:
+            incoming.give_back()
+        else:
             while self._waiting and not self._waiting[0].is_here:
                 self._waiting.popleft()
             self._waiting.append(incoming)

@@ -218,7 +218,7 @@ class KeptConnection:
         try:
             to_peer = join(
                 connection,
-                scheme_for(self._settings.addressing, connection.properties),
+                scheme_for(self._settings.addressing, connection.properties, self._settings.root),
                 unused=self._settings.unused_links,
             )
             if self._called:

@@ -47,7 +47,7 @@ class AsyncBusListener(Consumer):
         self._priorities = tuple(priorities)
 
     async def start(self) -> None:
-        """Attach a subscription for each priority. Raises LinkRefused, PeerLost, BusClosed."""
+        """Attach a subscription for each priority, as a server does. Raises LinkRefused, PeerLost, BusClosed."""
         target = self._target
 
         def address_of(priority: Priority) -> Callable[[Any], str]:

@@ -69,7 +69,11 @@ class Senders:
             if isinstance(address, AnyAddress):
                 link = await self._connection.sender(None)
             else:
-                link = await self._connection.sender(address, capabilities=self._scheme.capabilities(address))
+                link = await self._connection.sender(
+                    address,
+                    capabilities=self._scheme.capabilities(address),
+                    settled=self._scheme.sends_settled(address),
+                )
             self._links[address] = link
             return link
         except LinkRefused as error:

@@ -89,7 +89,11 @@ class AsyncBusServer(Consumer):
         return made
 
     async def start(self) -> None:
-        """Attach the three subscriptions. Raises InvalidTarget, LinkRefused, PeerLost, BusClosed."""
+        """Attach the three subscriptions, and return when they can be reached from everywhere.
+
+        Over a mesh that is when all routers know them, where the routers say so (docs/howto/bus-peers.md). Raises
+        InvalidTarget, LinkRefused, PeerLost, BusClosed.
+        """
         target = self._target
         await self._subscribe(
             (
@@ -124,9 +128,11 @@ class AsyncBusServer(Consumer):
                 if self._settles_at_start:
                     incoming.accept()
                 answer = await self._answered(handler, request, incoming)
-        elif answer.status == statuses.REJECTED and not request.wants_reply:
-            log.warning("a cast was rejected: %s", answer.reason)
-            incoming.reject("osrdyne:rejected", answer.reason or "")
+        elif not request.wants_reply:
+            # A router may have held any number of them.
+            level = logging.DEBUG if answer.status == statuses.EXPIRED else logging.WARNING
+            log.log(level, "a cast was rejected: %s", answer.reason)
+            incoming.reject(f"osrdyne:{answer.status}", answer.reason or "")
         incoming.accept()
         if request.reply_to is not None and answer is not None:
             self._replies.send(request.reply_to, request, answer)

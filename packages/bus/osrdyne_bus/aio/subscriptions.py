@@ -18,6 +18,8 @@ log = log_lines.logger(__name__)
 
 #: Seconds after which a link counts as one that works: the next one is then attached without a pause.
 SETTLED = 5.0
+#: Seconds for a router to say that it sends no more.
+DRAIN = 2.0
 #: Returns the bus' present connection, and waits for one where there is none. Raises BusClosed.
 Join = Callable[[], "asyncio.Future[PeerConnection]"]
 
@@ -52,7 +54,11 @@ class KeptSubscription:
         await to_peer.provide(address)
         self._lost = asyncio.get_running_loop().create_future()
         link = self._link = await to_peer.connection.subscribe(
-            address, self.window, self._received, capabilities=to_peer.scheme.capabilities(address)
+            address,
+            self.window,
+            self._received,
+            capabilities=to_peer.scheme.capabilities(address),
+            drains=to_peer.scheme.routed,
         )
         link.on_end = self._ended
         if link.ended is not None:  # between its attachment and this line
@@ -97,12 +103,14 @@ class KeptSubscription:
             outage.over(loop.time(), address=self._shown)
 
     async def close(self) -> None:
-        """Detach. What is not settled by now goes back to the peer."""
+        """Detach, from a router when it sends no more. What is not settled by then goes back to the peer."""
         try:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
         finally:
             if self._link is not None:
+                if self._link.drains:
+                    await self._link.drain(DRAIN)
                 self._link.close()
             self.window.closed()

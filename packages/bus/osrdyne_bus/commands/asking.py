@@ -13,6 +13,8 @@ from osrdyne_calls.errors import RemoteError
 if TYPE_CHECKING:
     from osrdyne_bus.aio import AsyncBus
 
+#: How a router has to deliver what is for all servers.
+MULTICAST = "multicast"
 #: What is found of a bus or of a server, as `--json` has it. Where it has an `error`, there was no answer.
 Found = dict[str, Any]
 
@@ -27,6 +29,15 @@ async def ask_bus(bus: AsyncBus, timeout: float) -> Found:
         problem = {"error": str(error)}
     took = {} if problem else {"seconds": round(time.monotonic() - began, 6)}
     return {"peer": bus.peer, "product": bus.product, "addressing": bus.addressing, **took, **problem}
+
+
+async def ask_fanouts(bus: AsyncBus, target: Target, timeout: float) -> Found:
+    """Ask a router whether fanouts reach all servers; nothing where the peer is none, or does not say it."""
+    how = await bus.fanouts(target, timeout)
+    if how is None or how == MULTICAST:
+        return {} if how is None else {"distribution": how}
+    wrong = f"fanouts reach one server, and not all: {bus.peer} has their addresses as {how}; configure them as"
+    return {"distribution": how, "error": f"{wrong} {MULTICAST} (docs/howto/bus-peers.md)"}
 
 
 async def ask_server(bus: AsyncBus, target: Target, timeout: float) -> Found:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osrdyne_bus.addresses import DYNAMIC
+from osrdyne_bus.addresses import DYNAMIC, ROOT
 from osrdyne_bus.errors import ConnectFailed, InvalidTarget, LoginRefused, MessagingError
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
@@ -55,6 +55,7 @@ Broker = Annotated[
     ),
 ]
 Addressing = Annotated[str, typer.Option(help="Which addresses targets have; see docs/reference/bus.md.")]
+Root = Annotated[str, typer.Option(help="How routable addresses begin.")]
 Mechanisms = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +75,7 @@ class Where:
 
     broker: Callable[[], str]
     addressing: str = DYNAMIC
+    root: str = ROOT
     mechanisms: str | None = None
     ca_file: Path | None = None
     certificate_file: Path | None = None
@@ -88,9 +90,9 @@ class Where:
             raise CannotAsk(str(error)) from None
         self._tls()
         try:
-            settings = BusSettings(addressing=self.addressing)
+            settings = BusSettings(addressing=self.addressing, root=self.root)
             made = AsyncBus(self.broker, settings=settings, tls=self._tls, mechanisms=self.mechanisms, name=name)
-        except MessagingError as error:
+        except (MessagingError, ValueError) as error:
             raise CannotAsk(str(error)) from None
         async with made as bus:
             yield bus

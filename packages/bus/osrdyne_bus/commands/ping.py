@@ -6,9 +6,9 @@ import asyncio
 
 import typer
 
-from osrdyne_bus.addresses import DYNAMIC
+from osrdyne_bus.addresses import DYNAMIC, ROOT
 from osrdyne_bus.commands import options
-from osrdyne_bus.commands.asking import ask_bus, ask_server, bus_line, server_line
+from osrdyne_bus.commands.asking import ask_bus, ask_fanouts, ask_server, bus_line, server_line
 from osrdyne_bus.targets import Target
 from osrdyne_runtime.console.output import NO, failing_clearly, print_json, printable
 
@@ -23,6 +23,7 @@ def command(
     broker_file: options.BrokerFile = None,
     broker: options.Broker = None,
     addressing: options.Addressing = DYNAMIC,
+    root: options.Root = ROOT,
     mechanisms: options.Mechanisms = None,
     ca_file: options.CaFile = None,
     certificate_file: options.CertificateFile = None,
@@ -32,10 +33,11 @@ def command(
 ) -> None:
     """Send a message by way of the peer to this program itself, and ask one server of each TOPIC what it does.
 
-    Exit status 1: the peer can be reached, and the bus or a server did not answer.
+    A router is asked whether it delivers fanouts to all servers, too. Exit status 1: the peer can be reached, and the
+    bus or a server did not answer, or fanouts do not reach all servers.
     """
     peer = options.chosen(context, broker, broker_file)
-    where = options.Where(peer, addressing, mechanisms, ca_file, certificate_file, key_file)
+    where = options.Where(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     if not asyncio.run(_ask(where, asked, timeout, as_json=json)):
         raise typer.Exit(NO)
@@ -46,11 +48,14 @@ async def _ask(where: options.Where, asked: list[Target], timeout: float, *, as_
         found = await ask_bus(bus, timeout)
         if not as_json:
             typer.echo(printable(bus_line(found)))
+        fanouts = await ask_fanouts(bus, asked[0] if asked else Target("ping"), timeout)
+        if not as_json and "error" in fanouts:
+            typer.echo(printable(fanouts["error"]))
         servers = []
         for target in asked:
             servers.append(await ask_server(bus, target, timeout))
             if not as_json:
                 typer.echo(printable(server_line(servers[-1])))
     if as_json:
-        print_json({**found, "servers": servers})
-    return not any("error" in answer for answer in (found, *servers))
+        print_json({**found, "fanouts": fanouts, "servers": servers})
+    return not any("error" in answer for answer in (found, fanouts, *servers))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_bus.addresses import DYNAMIC
+from osrdyne_bus.addresses import DYNAMIC, ROOT
 from osrdyne_bus.commands import options
 from osrdyne_bus.commands.asking import ask_bus, ask_server, bus_line, server_line
 from osrdyne_bus.targets import Target
@@ -26,6 +26,7 @@ def command(
     broker_file: options.BrokerFile = None,
     broker: options.Broker = None,
     addressing: options.Addressing = DYNAMIC,
+    root: options.Root = ROOT,
     mechanisms: options.Mechanisms = None,
     ca_file: options.CaFile = None,
     certificate_file: options.CertificateFile = None,
@@ -40,7 +41,7 @@ def command(
     The first connection has to succeed. With --json each round is one line.
     """
     peer = options.chosen(context, broker, broker_file)
-    where = options.Where(peer, addressing, mechanisms, ca_file, certificate_file, key_file)
+    where = options.Where(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(where, asked, timeout, every, rounds, as_json=json))

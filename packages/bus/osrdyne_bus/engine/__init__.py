@@ -1,8 +1,8 @@
 """AMQP 1.0 by proton, on asyncio: the only package that imports proton.
 
 `connection` is one to a peer, which begins with a `handshake`, and `transport` moves its bytes. Its `senders` and
-`subscriptions` are `links`, in its `sessions`. `messages` encodes what they carry, and `rabbitmq_nodes` declares what
-RabbitMQ does not make for a link.
+`subscriptions` are `links`, in its `sessions`. `messages` encodes what they carry. `rabbitmq_nodes` declares what
+RabbitMQ does not make for a link, and `router_management` asks routers what they know.
 """
 
 try:

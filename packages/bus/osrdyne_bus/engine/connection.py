@@ -112,9 +112,12 @@ class BusConnection:
         except TimeoutError:
             made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
             raise made.ended or ConnectFailed(peer) from None
-        except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
+        except (OSError, UnicodeError) as error:  # a host that is not a name is a UnicodeError
             fault = certificate_faults.fault(error, authority=authority, setting="`tls`, or --ca-file of a command")
-            raise ConnectFailed(f"cannot connect to {peer}: {fault or error}") from error
+            # asyncio says nothing of a peer that ends the connection during the handshake.
+            during = "it ended the connection while TLS began: check that this port of it is one for TLS"
+            why = fault or str(error) or (during if tls is not None else type(error).__name__)
+            raise ConnectFailed(f"cannot connect to {peer}: {why}") from error
         except BaseException:
             made._abort(None)
             raise
@@ -149,11 +152,14 @@ class BusConnection:
         *,
         capabilities: tuple[str, ...] = (),
         settled: bool = False,
+        any_body: bool = False,
+        drains: bool = False,
     ) -> Subscription:
         """Attach a receiver; without an address the peer makes one. Raises LinkRefused and PeerLost.
 
         With `settled`, a message counts as delivered for the peer when it leaves. It is settled here all the same, for
-        its credit.
+        its credit. With `any_body` a message may have another body than bytes or text, as its `value`.
+        `drains`: the peer takes back what is given back, and gives it to another receiver or its sender.
         """
         async with self._sessions.one() as session:
             link = session.receiver(self._name())
@@ -166,19 +172,24 @@ class BusConnection:
             link.max_message_size = LARGEST_MESSAGE
             if settled:
                 link.snd_settle_mode = Link.SND_SETTLED
-            return await self._attach(link, Subscription(self, link, window, received))
+            return await self._attach(
+                link, Subscription(self, link, window, received, any_body=any_body, drains=drains)
+            )
 
-    async def sender(self, address: str | None, *, capabilities: tuple[str, ...] = ()) -> SendLink:
+    async def sender(
+        self, address: str | None, *, capabilities: tuple[str, ...] = (), settled: bool = False
+    ) -> SendLink:
         """Attach a sender; without an address it reaches any, named by each message. Raises LinkRefused and PeerLost.
 
-        Without an address it is the `anonymous terminus` of AMQP, for peers with the capability ANONYMOUS-RELAY.
+        Without an address it is the `anonymous terminus` of AMQP, for peers with the capability ANONYMOUS-RELAY. With
+        `settled`, a message counts as taken when it leaves.
         """
         async with self._sessions.one() as session:
             link = session.sender(self._name())
             link.target.address = address
             _put(link.target, capabilities)
-            link.snd_settle_mode = Link.SND_UNSETTLED
-            return await self._attach(link, SendLink(self, link))
+            link.snd_settle_mode = Link.SND_SETTLED if settled else Link.SND_UNSETTLED
+            return await self._attach(link, SendLink(self, link, settled=settled))
 
     async def pair(self, address: str, window: CreditWindow, received: Received) -> tuple[SendLink, Subscription]:
         """Attach a sender and a receiver of one name, for requests to the peer itself. Raises LinkRefused and PeerLost.
@@ -330,7 +341,7 @@ class BusConnection:
         self.gone(end)
 
     def _flow(self, event: Event) -> None:
-        if isinstance(end := self._ends.get(hash(event.link)), SendLink):
+        if (end := self._ends.get(hash(event.link))) is not None:
             end.flowed()
 
     def _delivered(self, delivery: Any) -> None:
@@ -338,7 +349,7 @@ class BusConnection:
         if isinstance(end, SendLink):
             end.updated(delivery)
         elif isinstance(end, Subscription) and delivery.readable:
-            if delivery.pending > LARGEST_MESSAGE:
+            if not delivery.aborted and end.read(delivery.pending) > LARGEST_MESSAGE:
                 self._detach(end, "amqp:link:message-size-exceeded", "it sent more than a message may have")
             elif delivery.aborted or not delivery.partial:
                 self._received(end, delivery)
@@ -347,13 +358,15 @@ class BusConnection:
         if subscription.window.credit == 0:
             self._detach(subscription, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
             return
-        subscription.window.arrived()
+        if subscription.window.arrived():
+            log.debug("%s has used up the credit of %r", self.peer, subscription.address)
         if delivery.aborted:
+            subscription.left_out()
             delivery.settle()  # which makes the next one the current one
             subscription.settled()
             return
         try:
-            envelope = decoded(subscription.read(delivery.pending), any_body=subscription.any_body)
+            envelope = decoded(subscription.whole(), any_body=subscription.any_body)
         except UnreadableMessage as error:
             log.warning("a message to %s is rejected: %s", subscription.address, error)
             Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))

@@ -95,6 +95,10 @@ class End(ABC):
         elif self.on_end is not None:
             self.on_end(why)
 
+    @abstractmethod
+    def flowed(self) -> None:
+        """The peer said something about credit."""
+
     def free(self) -> None:
         """Leave nothing of the link in the engine."""
         self._link.close()

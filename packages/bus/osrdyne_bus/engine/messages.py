@@ -30,8 +30,9 @@ Value = Mapping[str, Any] | None
 
 
 def encoded(envelope: Envelope, value: Value | EllipsisType = ...) -> bytes:
-    """Return the message to send. Its body is one section of data, or the `value` where one is given."""
-    message = Message(body=envelope.body, inferred=True) if value is ... else Message(body=value)
+    """Return the message to send. Its body is one section of data, or text, or the `value` where one is given."""
+    body = envelope.body.decode() if envelope.text else envelope.body
+    message = Message(body=body, inferred=True) if value is ... else Message(body=value)
     for name in ("id", "correlation_id", "reply_to", "subject", "content_type"):
         if (given := getattr(envelope, name)) is not None:
             setattr(message, name, given)
@@ -60,6 +61,7 @@ def decoded(data: bytes, *, any_body: bool = False) -> Envelope:
         message.decode(data)
         return Envelope(
             body=_joined(data) if _has_parts(data) else _body(message.body, any_body=any_body),
+            value=message.body if any_body else None,
             id=_id(message.id),
             correlation_id=_id(message.correlation_id),
             to=message.address or None,

@@ -33,6 +33,11 @@ from osrdyne_bus.messages.envelopes import Envelope
 log = logging.getLogger(__name__)
 
 
+#: Bytes of a message that the engine is given at once. With each window of the peer's, proton moves all that it has: it
+#: would cost the square of a large message's size where the peer is slow.
+PIECE = 256 * 1024
+
+
 def expire(waiting: asyncio.Future[Any]) -> None:
     """End a wait with TimeoutError. A timer that calls this costs half of `asyncio.timeout`."""
     if not waiting.done():
@@ -61,6 +66,9 @@ class SendLink(End):
         self._waiting: deque[_Outgoing] = deque()
         # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
         self._unsettled: dict[str, _Outgoing] = {}
+        #: The message that the engine has a part of, its delivery, and how many of its bytes the engine was given.
+        self._begun: tuple[_Outgoing, Delivery] | None = None
+        self._handed = 0
         #: Since when messages wait for credit, in seconds of the loop's clock; None while none does.
         self._without_credit: float | None = None
         #: When something was last sent, in seconds of the loop's clock.
@@ -78,7 +86,7 @@ class SendLink(End):
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is unsettled."""
-        return not self._waiting and not self._unsettled
+        return not self._waiting and not self._unsettled and self._begun is None
 
     async def send(self, envelope: Envelope, timeout: float, *, value: Value | EllipsisType = ...) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most. A `value` takes the place of its body.
@@ -113,23 +121,47 @@ class SendLink(End):
 
     def pump(self) -> None:
         """Send what waits, as far as there is credit."""
-        while self._waiting and self._link.credit > 0:
-            outgoing = self._waiting.popleft()
-            if self._owner.loop.time() >= outgoing.until:
-                expire(outgoing.outcome)  # credit came before the timer of a process that stood still
-            if outgoing.outcome.done():
+        while self._begun is not None or (self._waiting and self._link.credit > 0):
+            if self._begun is None and not self._begin(self._waiting.popleft()):
                 continue
-            delivery = self._link.delivery(self._link.delivery_tag())
-            outgoing.tag = tag = delivery.tag
-            self._link.stream(outgoing.encoded)
-            self._link.advance()
-            if self._settled:
-                delivery.settle()
-                outgoing.outcome.set_result(None)
-            else:
-                self._unsettled[tag] = outgoing
-            self.last_used = self._owner.loop.time()
+            if not self._go_on():
+                break
         self._owner.flush_soon()
+
+    def _begin(self, outgoing: _Outgoing) -> bool:
+        """Begin a message, and return whether it is still wanted."""
+        if self._owner.loop.time() >= outgoing.until:
+            expire(outgoing.outcome)  # credit came before the timer of a process that stood still
+        if outgoing.outcome.done():
+            return False
+        delivery = self._link.delivery(self._link.delivery_tag())
+        outgoing.tag = tag = delivery.tag
+        if not self._settled:
+            self._unsettled[tag] = outgoing
+        self._begun = (outgoing, delivery)
+        self._handed = 0
+        return True
+
+    def _go_on(self) -> bool:
+        """Hand the engine what it has room for of the message that is begun, and return whether that was its end.
+
+        `flowed` is called when the peer has taken some.
+        """
+        assert self._begun is not None
+        outgoing, delivery = self._begun
+        while self._handed < len(outgoing.encoded):
+            if self._handed and self._link.session.outgoing_bytes >= PIECE:
+                return False
+            self._link.stream(outgoing.encoded[self._handed : self._handed + PIECE])
+            self._handed += PIECE
+        self._link.advance()
+        self._begun = None
+        if outgoing.tag not in self._unsettled:  # or the peer has refused it already
+            delivery.settle()
+            if not outgoing.outcome.done():
+                outgoing.outcome.set_result(None)
+        self.last_used = self._owner.loop.time()
+        return True
 
     def flowed(self) -> None:
         """The peer gave credit, or takes it back."""
@@ -138,7 +170,7 @@ class SendLink(End):
             self._without_credit = None
             log.debug("%s: credit for %r came after %.3f s", self._owner.peer, self.address, waited)
         self.pump()
-        if self._link.drain_mode:
+        if self._link.drain_mode and self._begun is None:
             # What is left of it counts as used then, which the peer may wait for.
             self._link.drained()
 
@@ -152,16 +184,20 @@ class SendLink(End):
                 outgoing.outcome.set_result(None)
             else:
                 outgoing.outcome.set_exception(failure)
-        delivery.settle()
+        if self._begun is None or self._begun[0] is not outgoing:
+            delivery.settle()
 
     def end(self, why: MessagingError) -> None:
         super().end(why)
         unknown = why
         if isinstance(why, LinkRefused):
             unknown = OutcomeUnknown(f"{why}; it may have been delivered", condition=why.condition)
-        for outgoing in (*self._waiting, *self._unsettled.values()):
+        # A message that the peer has a part of may be what it ended the link for: it is not sent again.
+        begun = [] if self._begun is None else [self._begun[0]]
+        for outgoing in (*self._waiting, *self._unsettled.values(), *begun):
             if not outgoing.outcome.done():
                 outgoing.outcome.set_exception(Unsent(str(why)) if outgoing.tag is None else unknown)
+        self._begun = None
         self._waiting.clear()
         self._unsettled.clear()
 

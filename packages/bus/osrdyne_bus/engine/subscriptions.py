@@ -5,6 +5,8 @@ Use everything here only in the loop of the connection.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from proton import Delivery
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.links import End, Owner
+from osrdyne_bus.errors import MessagingError
 from osrdyne_bus.messages.envelopes import Envelope, words
 
 
@@ -35,6 +38,11 @@ class Incoming:
     def accept(self) -> None:
         """Acknowledge it."""
         self._settle(Delivery.ACCEPTED)
+
+    def give_back(self) -> None:
+        """Release it where that is right for a receiver that goes. Elsewhere it goes back with its link."""
+        if self.subscription.drains:
+            self.release()
 
     def release(self) -> None:
         """Give it back as if it had never come: another receiver may get it. One that came settled is lost."""
@@ -63,11 +71,25 @@ class Subscription(End):
     """A receiver, with its credit."""
 
     def __init__(
-        self, owner: Owner, link: Any, window: CreditWindow, received: Received, *, any_body: bool = False
+        self,
+        owner: Owner,
+        link: Any,
+        window: CreditWindow,
+        received: Received,
+        *,
+        any_body: bool = False,
+        drains: bool = False,
     ) -> None:
-        """`any_body`: a body that is neither bytes nor text is taken for an empty one; otherwise it is rejected."""
+        """`any_body`: a body that is neither bytes nor text is the `value`; otherwise it is rejected."""
         super().__init__(owner, link)
         self.any_body = any_body
+        self.drains = drains
+        #: What was read of the message that comes, and how many bytes that is. With more than 4 MiB unread, proton 0.41
+        #: ends the connection.
+        self._parts: list[bytes] = []
+        self._size = 0
+        #: Set when the peer has sent all that it will; None while it may send.
+        self._drained: asyncio.Event | None = None
         self.window = window
         self.received = received
 
@@ -81,14 +103,53 @@ class Subscription(End):
         if self.ended is None:
             self._link.flow(self.window.opened())
 
-    def read(self, size: int) -> bytes:
-        """Return the present message, of this size, and go on to the next one."""
-        data: bytes | None = self._link.recv(size)
+    def read(self, size: int) -> int:
+        """Take so many bytes of the present message out of the engine, and return how many it has so far."""
+        if size and (data := self._link.recv(size)):
+            self._parts.append(data)
+            self._size += len(data)
+        return self._size
+
+    def whole(self) -> bytes:
+        """Return the present message, of which all has been read, and go on to the next one."""
+        data = b"".join(self._parts)
+        self.left_out()
         self._link.advance()
-        return data or b""
+        self.flowed()  # it may have been the last one of the credit
+        return data
+
+    def left_out(self) -> None:
+        """Forget what was read of the present message."""
+        self._parts.clear()
+        self._size = 0
+
+    async def drain(self, within: float) -> None:
+        """Take the credit back, and return when nothing more comes: after `within` seconds at most.
+
+        What comes meanwhile is received as before.
+        """
+        if not self.is_open:
+            return
+        if self._drained is None:
+            self._drained = asyncio.Event()
+            self._link.drain(0)
+            self.flowed()
+            self._owner.flush_soon()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._drained.wait()
+
+    def flowed(self) -> None:
+        if self._drained is not None and not self._link.draining():
+            self._drained.set()
+
+    def end(self, why: MessagingError) -> None:
+        super().end(why)
+        if self._drained is not None:
+            self._drained.set()
 
     def settled(self) -> None:
         """A message was settled: grant credit where that is due."""
-        if room := self.window.acknowledged():
+        if (room := self.window.acknowledged()) and self._drained is None:
             self._link.flow(room)
         self._owner.flush_soon()

@@ -130,6 +130,8 @@ class ProtonTransport(asyncio.Protocol):
             pending = self.engine.pending()
             if pending <= 0:
                 break
+            if self._socket.is_closing():
+                return  # it was cut: asyncio would log each write
             self._socket.write(self.engine.peek(pending))
             self.engine.pop(pending)
         if pending < 0 or self.engine.closed:

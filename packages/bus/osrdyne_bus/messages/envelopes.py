@@ -24,6 +24,10 @@ class Envelope:
     """One message. Its fields are those of AMQP 1.0, part 3, sections 3.2.4 and 3.2.5; None where one is not there."""
 
     body: bytes = b""
+    #: Whether the body is sent as text, and is UTF-8.
+    text: bool = False
+    #: A body that is neither bytes nor text, in messages of the peer itself.
+    value: object = None
     id: Id | None = None
     correlation_id: Id | None = None
     #: Where it goes, over a link that is for any address. Elsewhere the link says so.

@@ -1,0 +1,65 @@
+"""What a bus asks a mesh of routers: whether all of them know an address, and how they deliver it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from osrdyne_bus.aio.peer_connection import PeerConnection
+from osrdyne_bus.engine.router_management import RouterManagement
+from osrdyne_bus.errors import DeliveryFailure, MessagingError
+
+log = logging.getLogger(__name__)
+
+#: Seconds for all routers to know an address. They announce what is new about once a second.
+PATIENCE = 5.0
+#: Seconds for one router to answer, and between two questions.
+_ANSWER, _PAUSE = 1.0, 0.1
+
+
+async def known(to_peer: PeerConnection, address: str) -> None:
+    """Return when all routers know a receiver of the peer's; at once where that cannot be known. Never raises.
+
+    A router that does not answer is waited for until PATIENCE.
+    """
+    connection = to_peer.connection
+    if not to_peer.scheme.routed:
+        return
+    try:
+        async with asyncio.timeout(PATIENCE), RouterManagement.opened(connection) as routers:
+            if routers is not None:
+                own, others = await routers.others(_ANSWER)
+                await asyncio.gather(*(_known_at(routers, at, address, own) for at in others.values()))
+    except TimeoutError:
+        log.warning("%s: some routers do not know %r yet, or do not say so", connection.peer, address)
+    except MessagingError as error:
+        log.debug("%s does not say whether all routers know %r: %s", connection.peer, address, error)
+
+
+async def _known_at(routers: RouterManagement, at: str, address: str, own: str) -> None:
+    while True:
+        # A router that has just come may have no way back yet.
+        with suppress(TimeoutError, DeliveryFailure):
+            if own in (await routers.read(address, _ANSWER, at=at)).get("remoteHostRouters", ()):
+                return
+        await asyncio.sleep(_PAUSE)
+
+
+async def distribution(to_peer: PeerConnection, address: str, timeout: float) -> str | None:
+    """Return how the peer, a router, delivers what is sent to an address: `multicast`, `balanced`, `closest`.
+
+    None where the peer is not a router, or where it does not say it within `timeout` seconds.
+    """
+    connection = to_peer.connection
+    if not to_peer.scheme.routed:
+        return None
+    try:
+        async with asyncio.timeout(timeout), RouterManagement.opened(connection) as routers:
+            if routers is None:
+                return None
+            await to_peer.sender(address)  # a router knows an address when a link has it
+            return str((await routers.read(address, timeout)).get("distribution", "")) or None
+    except (TimeoutError, MessagingError) as error:
+        log.debug("%s does not say how it delivers to %r: %s", connection.peer, address, error)
+        return None
