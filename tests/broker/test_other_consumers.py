@@ -34,6 +34,12 @@ def test_another_consumer_gets_no_request_and_is_named_everywhere_until_it_ends(
     def warnings() -> list[str]:
         return [one for one in daemon.status()["warnings"] if one.startswith(f"{queue} is consumed by 2 connections (")]
 
+    def consumed() -> bool:
+        found = pool.broker.management.get("consumers", pool.vhost)
+        return any(consumer["queue"]["name"] == queue for consumer in found)
+
+    # A daemon leads a moment before it consumes, and until then the other one is alone.
+    until(consumed, what="the daemon to consume orphans")
     with pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost))) as other:
         channel = other.channel()
         channel.basic_consume(queue, lambda _c, _m, _p, body: taken.append(body), auto_ack=True)
