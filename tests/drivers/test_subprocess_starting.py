@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.subprocess import control
-from osrdyne.drivers.subprocess.driver import SubprocessTemplate
+from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
 
@@ -105,6 +110,87 @@ async def test_a_refused_fork_is_explained(machine: SubprocessSubject, monkeypat
             await driver.start("a")
     await driver.start("a")
     assert (await listed(driver)).keys() == {"a"}
+
+
+class SlowSpawn:
+    """In place of `control.spawn`: a machine that takes as long as the test says to run a new program."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._spawn = control.spawn
+        self.began, self.goes_on = threading.Event(), threading.Event()
+        monkeypatch.setattr(control, "spawn", self)
+
+    def __call__(self, *arguments: Any, **options: Any) -> control.Identity:
+        self.began.set()
+        self.goes_on.wait(30)
+        return self._spawn(*arguments, **options)
+
+
+async def test_the_loop_serves_others_while_a_program_is_being_started(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, slow = machine.driver(), SlowSpawn(monkeypatch)
+    started = asyncio.create_task(driver.start("a"))
+
+    await until_async(slow.began.is_set)
+    assert [group.state for group in await driver.list()] == [GroupState.STARTING]
+    slow.goes_on.set()
+    await started
+
+    assert [group.state for group in await driver.list()] == [GroupState.RUNNING]
+
+
+async def test_a_stop_waits_for_the_start_of_another_key(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = machine.driver()
+    await driver.start("a")
+    slow = SlowSpawn(monkeypatch)
+    started = asyncio.create_task(driver.start("b"))
+    await until_async(slow.began.is_set)
+
+    stopped = asyncio.create_task(driver.stop("a"))
+    slow.goes_on.set()
+    await asyncio.gather(started, stopped)
+
+    await until_async(lambda: has_only(driver, "b"))
+
+
+async def test_a_start_that_its_caller_gave_up_is_finished_and_its_worker_is_known(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, slow = machine.driver(), SlowSpawn(monkeypatch)
+    started = asyncio.create_task(driver.start("a"))
+    await until_async(slow.began.is_set)
+
+    started.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await started
+    slow.goes_on.set()
+    await driver.close()
+
+    assert machine.process("a").is_running()
+    assert [group.state for group in await machine.driver().list()] == [GroupState.RUNNING]
+
+
+async def test_a_worker_that_ends_while_another_is_being_started_leaves_the_listing(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = machine.driver()
+    await driver.start("a")
+    slow = SlowSpawn(monkeypatch)
+    started = asyncio.create_task(driver.start("b"))
+    await until_async(slow.began.is_set)
+
+    await machine.kill("a")
+
+    await until_async(lambda: has_only(driver, "b"))
+    slow.goes_on.set()
+    await started
+
+
+async def has_only(driver: SubprocessDriver, key: str) -> bool:
+    return (await listed(driver)).keys() == {key}
 
 
 async def test_a_directory_that_others_can_write_to_is_refused(machine: SubprocessSubject) -> None:

@@ -51,8 +51,8 @@ def clock() -> float:
 def spawn(command: Sequence[str], *, environment: Mapping[str, str], directory: Path | None, output: int) -> Identity:
     """Start a process in a session of its own, standard input /dev/null, output and errors to a descriptor.
 
-    Returns once the program runs; raises the OSError of fork, chdir or exec. Blocks for about 0.3 ms (vfork),
-    which a thread would not shorten, because the interpreter's lock is held meanwhile.
+    Returns once the program runs; raises the OSError of fork, chdir or exec. Call it in a thread: it waits until the
+    kernel has given the new process a turn. The interpreter's lock is held for the first part of that (vfork).
     """
     process = subprocess.Popen(
         command,

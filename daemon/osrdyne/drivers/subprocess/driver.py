@@ -12,9 +12,11 @@ import contextlib
 import dataclasses
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.left_over import LeftOver
@@ -67,18 +69,28 @@ class SubprocessDriver:
         #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
         self._unread = UnreadChanges()
-        self._reporting: set[asyncio.Task[None]] = set()
+        #: Held while records and processes change, also while a thread waits for a process that is being started.
+        self._changing = asyncio.Lock()
+        #: Starts, and reports of exits, that are under way.
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: The last report of an exit, by group name: the next one waits for it, so that changes come in order.
+        self._reports: dict[str, asyncio.Task[None]] = {}
         self._tidied: float | None = None
         LeftOver("kill").report(map(str, self._records.running_elsewhere()))
         control.raise_open_files()
 
     async def start(self, key: str) -> None:
         """Start a worker unless one runs. While the former is stopping, the next follows when it is gone."""
-        self._start(key)
+        # A start that its caller gives up goes on, so that the record gets the pid of the process.
+        await asyncio.shield(self._in_a_task(self._start(key)))
 
     async def stop(self, key: str) -> None:
         """Send SIGTERM once; what still runs when the grace is over is killed, by this daemon or the next."""
         name = self._records.name(key)
+        async with self._changing:
+            self._stop(key, name)
+
+    def _stop(self, key: str, name: str) -> None:
         with self._records.locked():
             self._start_again.discard(name)
             record = self._settle(name)
@@ -106,22 +118,31 @@ class SubprocessDriver:
                 yield change
 
     async def close(self) -> None:
-        """Stop watching, and report what has ended. The workers run on."""
-        self._watching.close()
+        """Finish the starts that are under way, stop watching, and report what has ended. The workers run on."""
         self._start_again.clear()
-        await asyncio.gather(*self._reporting, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._watching.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._launcher.close()
         self._unread.end()
 
-    def _start(self, key: str) -> None:
-        name = self._records.name(key)
-        with self._records.locked():
-            record = self._settle(name)
-            if record is None:
-                self._spawn(key, name)
-            elif record.stopping_since is not None:
-                self._start_again.add(name)
+    def _in_a_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
-    def _spawn(self, key: str, name: str) -> None:
+    async def _start(self, key: str) -> None:
+        name = self._records.name(key)
+        async with self._changing:
+            with self._records.locked():
+                record = self._settle(name)
+                if record is None:
+                    await self._spawn(key, name)
+                elif record.stopping_since is not None:
+                    self._start_again.add(name)
+
+    async def _spawn(self, key: str, name: str) -> None:
         record = ProcessRecord(
             key=key,
             pool=self._pool.name,
@@ -135,7 +156,7 @@ class SubprocessDriver:
         # Written before the process exists: a daemon that dies in between leaves no worker unknown.
         self._records.write(record)
         try:
-            identity = self._launcher.launch(name, record)
+            identity = await self._launcher.launch(name, record)
         except DriverError:
             self._records.remove(record)
             raise
@@ -152,7 +173,9 @@ class SubprocessDriver:
             with self._records.locked():
                 return self._settle(name)
         except DriverError:
-            # Another daemon changes records, or the disk is full: use the record as read.
+            # Another daemon or a start of ours changes records, or the disk is full: the record stays for now.
+            with contextlib.suppress(OSError):
+                return record if record.identity is None or control.is_alive(record.identity) else None
             return record
 
     def _settle(self, name: str) -> ProcessRecord | None:
@@ -201,17 +224,23 @@ class SubprocessDriver:
     def _on_exit(self, ended: ProcessExit) -> None:
         record = ended.record
         _kill_left_over(record)
-        # When another daemon holds the lock, the next listing removes the record.
+        # When another daemon or a start of ours holds the lock, the next listing removes the record.
         with contextlib.suppress(DriverError), self._records.locked():
             self._records.remove(record)
-        reporting = asyncio.create_task(self._report(ended))
-        self._reporting.add(reporting)
-        reporting.add_done_callback(self._reporting.discard)
+        report = self._in_a_task(self._report(ended, self._reports.get(ended.name)))
+        self._reports[ended.name] = report
+        report.add_done_callback(partial(self._reported, ended.name))
 
-    async def _report(self, ended: ProcessExit) -> None:
+    def _reported(self, name: str, report: asyncio.Task[None]) -> None:
+        if self._reports.get(name) is report:
+            del self._reports[name]
+
+    async def _report(self, ended: ProcessExit, former: asyncio.Task[None] | None) -> None:
         record = ended.record
         if ended.killed or record.stopping_since is None:
             await self._launcher.until_written(ended.name)
+        if former is not None:
+            await asyncio.wait([former])
         error = self._error(ended)
         log.log(
             logging.INFO if error is None else logging.WARNING,
@@ -221,7 +250,7 @@ class SubprocessDriver:
         if ended.name in self._start_again:
             self._start_again.discard(ended.name)
             try:
-                self._start(record.key)
+                await self._start(record.key)
             except DriverError as refusal:
                 error = str(refusal)
         self._unread.tell(Change(record.key, error))

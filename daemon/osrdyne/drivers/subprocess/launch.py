@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from osrdyne.drivers import redaction
@@ -57,10 +58,26 @@ class Launcher:
         self._worker_amqp_uri_file = None if worker_amqp_uri_file is None else str(worker_amqp_uri_file.absolute())
         self._consumer_timeout_ms = consumer_timeout_ms
         self._logs = Logs(private_directory(log_directory), template.log_limit)
+        # One start at a time. The thread is made now: at a limit of processes, a start must fail and not stay queued.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="start")
+        try:
+            self._thread.submit(int).result()
+        except RuntimeError as error:
+            raise DriverError(f"cannot start a thread; {_REMEDIES[errno.EAGAIN]}") from error
 
-    def launch(self, name: str, record: ProcessRecord) -> control.Identity:
-        """Start the worker of `record`. Raises `DriverError` that says what failed and what to do."""
-        environment = self._environment(record)
+    async def launch(self, name: str, record: ProcessRecord) -> control.Identity:
+        """Start the worker of `record`. Raises `DriverError` that says what failed and what to do.
+
+        Waits in a thread until the programs run: on a busy machine that takes tens of milliseconds, for each of three.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._launch, name, record, self._environment(record))
+
+    def close(self) -> None:
+        """End the thread, in which nothing may be under way."""
+        self._thread.shutdown(wait=False)
+
+    def _launch(self, name: str, record: ProcessRecord, environment: dict[str, str]) -> control.Identity:
         try:
             output = self._logs.open(name, heading(record))
         except OSError as error:
