@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,6 +27,7 @@ from faults.timing import p99
 from osrdyne_client import AsyncClient
 from osrdyne_client.errors import RemoteError
 from testbed import ROOT
+from testbed.broker import Broker
 from testbed.pool import DaemonProcess, Pool
 from testbed.workers import MINIMAL
 
@@ -57,44 +59,69 @@ class Seen:
         return p99(self.took.get(status, [0.0]))
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What the programs of one spray saw, and the most groups and queues that the sprayed pool had at once."""
+
+    spray: Seen
+    #: Another program of the user that sprays, which sends few.
+    probe: Seen
+    #: New keys of honest users, in the sprayed pool and in the second one.
+    sprayed: Seen
+    control: Seen
+    most_groups: int
+    most_queues: int
+
+
 def key_spray(rig: Rig, random: Random) -> str:
     """Spray one of two pools for as long as honest users ask new keys of both. Raises AssertionError."""
-    with ExitStack() as stack:
-        rig.broker.management.add_vhost(VHOST, rig.broker.admin)
-        stack.callback(rig.broker.management.delete, "vhosts", VHOST)
-        sprayed, control = (_pool(rig, stack, name) for name in ("sprayed", "control"))
-        sprayer = _another_client(sprayed)
-        stack.callback(rig.broker.management.delete, "users", sprayer[0])
-        most = _Most(sprayed, control)
-        stack.callback(most.stop)
-        honest = [_program(rig, one, one.client_uri, "honest") for one in (sprayed, control)]
-        hostile = [_program(rig, sprayed, rig.broker.amqp_uri(*sprayer, VHOST), what) for what in ("spray", "probe")]
-        spray, probe, ours, theirs = (_seen(one) for one in (*hostile, *honest))
-    for what, seen, status in (
-        ("new keys of other users", ours, "ok"),
-        ("new keys in a second pool", theirs, "ok"),
-        ("refusals", probe, "throttled"),
+    seen = sprayed_once(rig.broker, rig.directory)
+    for what, program, status in (
+        ("new keys of other users", seen.sprayed, "ok"),
+        ("new keys in a second pool", seen.control, "ok"),
+        ("refusals", seen.probe, "throttled"),
     ):
-        rig.beside_sprays.setdefault(what, []).extend(seen.took.get(status, []))
-    slower = ours.late("ok") / max(theirs.late("ok"), 1.0)
-    assert spray.statuses.total() == KEYS, f"{KEYS - spray.statuses.total()} requests of the spray have no answer"
-    assert set(spray.statuses) == {"ok", "throttled"}, f"the spray was answered {dict(spray.statuses)}"
-    assert probe.statuses.total() == NUMBERS["probe"], f"of the same user beside the spray: {dict(probe.statuses)}"
-    assert set(ours.statuses) == set(theirs.statuses) == {"ok"}, f"honest users: {ours.statuses}, {theirs.statuses}"
-    assert most.groups <= LIMITS["groups"], f"{most.groups} groups at once"
-    assert most.queues <= MOST_QUEUES, f"{most.queues} queues at once"
+        rig.beside_sprays.setdefault(what, []).extend(program.took.get(status, []))
+    slower = seen.sprayed.late("ok") / max(seen.control.late("ok"), 1.0)
     return (
-        f"{spray.statuses['ok']} of {KEYS} keys let in, {spray.statuses['throttled']} refused within "
-        f"{spray.late('throttled'):.0f} ms, and {probe.statuses['throttled']} of a program that sends few within "
-        f"{probe.late('throttled'):.0f} ms; at most {most.groups} groups and {most.queues} queues; a new key of "
-        f"another user took {ours.late('ok'):.0f} ms, beside it {theirs.late('ok'):.0f} ms ({slower:.2f} times)"
+        f"{seen.spray.statuses['ok']} of {KEYS} keys let in, {seen.spray.statuses['throttled']} refused within "
+        f"{seen.spray.late('throttled'):.0f} ms, and {seen.probe.statuses['throttled']} of a program that sends few "
+        f"within {seen.probe.late('throttled'):.0f} ms; at most {seen.most_groups} groups and {seen.most_queues} "
+        f"queues; a new key of another user took {seen.sprayed.late('ok'):.0f} ms, beside it "
+        f"{seen.control.late('ok'):.0f} ms ({slower:.2f} times)"
     )
 
 
-def _pool(rig: Rig, stack: ExitStack, name: str) -> Pool:
-    pool = Pool.on(rig.broker, VHOST, name=name, unbind_delay=3.0, stop_delay=1.0, limits=LIMITS)
+def sprayed_once(broker: Broker, directory: Path) -> Beside:
+    """Spray one of two pools on a virtual host of its own, which is deleted at the end. Raises AssertionError."""
+    with ExitStack() as stack:
+        broker.management.add_vhost(VHOST, broker.admin)
+        stack.callback(broker.management.delete, "vhosts", VHOST)
+        sprayed, control = (_pool(broker, directory, stack, name) for name in ("sprayed", "control"))
+        sprayer = _another_client(sprayed)
+        stack.callback(broker.management.delete, "users", sprayer[0])
+        most = _Most(sprayed, control)
+        stack.callback(most.stop)
+        honest = [_program(pool, pool.client_uri, "honest") for pool in (sprayed, control)]
+        hostile = [_program(sprayed, broker.amqp_uri(*sprayer, VHOST), what) for what in ("spray", "probe")]
+        spray, probe, ours, theirs = (_seen(program) for program in (*hostile, *honest))
+    seen = Beside(spray, probe, ours, theirs, most_groups=most.groups, most_queues=most.queues)
+    missing = KEYS - seen.spray.statuses.total()
+    assert missing == 0, f"{missing} requests of the spray have no answer"
+    assert set(seen.spray.statuses) == {"ok", "throttled"}, f"the spray was answered {dict(seen.spray.statuses)}"
+    few = seen.probe.statuses
+    assert few.total() == NUMBERS["probe"], f"of the same user beside the spray: {dict(few)}"
+    answers = seen.sprayed.statuses, seen.control.statuses
+    assert all(set(statuses) == {"ok"} for statuses in answers), f"honest users: {answers}"
+    assert most.groups <= LIMITS["groups"], f"{most.groups} groups at once"
+    assert most.queues <= MOST_QUEUES, f"{most.queues} queues at once"
+    return seen
+
+
+def _pool(broker: Broker, directory: Path, stack: ExitStack, name: str) -> Pool:
+    pool = Pool.on(broker, VHOST, name=name, unbind_delay=3.0, stop_delay=1.0, limits=LIMITS)
     stack.callback(pool.remove_users)
-    daemon = DaemonProcess.of(pool, rig.directory / f"{name}-{secrets.token_hex(4)}", worker=MINIMAL, limits=BUDGET)
+    daemon = DaemonProcess.of(pool, directory / f"{name}-{secrets.token_hex(4)}", worker=MINIMAL, limits=BUDGET)
     stack.callback(daemon.close)
     daemon.start()
     return pool
@@ -128,13 +155,13 @@ class _Most:
     def _look(self) -> None:
         theirs = (self._other.names.pool, f"reply-{self._other.users.client}")
         while not self._stopped.wait(0.3):
-            queues = [one for one in self._pool.queues() if not one.startswith(theirs)]
+            queues = [queue for queue in self._pool.queues() if not queue.startswith(theirs)]
             self.queues = max(self.queues, len(queues))
-            groups = [one for one in queues if one.startswith(self._pool.names.request_queue_prefix)]
+            groups = [queue for queue in queues if queue.startswith(self._pool.names.request_queue_prefix)]
             self.groups = max(self.groups, len(groups))
 
 
-def _program(rig: Rig, pool: Pool, uri: str, what: str) -> subprocess.Popen[str]:
+def _program(pool: Pool, uri: str, what: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "faults.key_spray", pool.names.pool, what],
         cwd=ROOT,
