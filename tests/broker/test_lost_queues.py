@@ -142,7 +142,7 @@ def test_an_idle_key_whose_queue_is_lost_leaves_as_any_other(
     make_daemon: Callable[..., DaemonProcess],
     make_client: Callable[[Pool], ForeignClient],
 ) -> None:
-    pool = make_pool(unbind_delay=1.0, stop_delay=8.0)
+    pool = make_pool(unbind_delay=1.0, stop_delay=15.0)  # so that the queue is lost before it is deleted
     daemon = make_daemon(pool, worker=MINIMAL)
     warm(pool, "lost")
     lose_as_by_a_kill(pool.broker, pool.vhost, pool.names.request_queue("lost"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def spark() -> Iterator[SparkSession]:
     """The run's session: two cores, half a gigabyte. Do not stop it, do not change its settings."""
     java.ensure()
     os.environ["SPARK_SUBMIT_OPTS"] = FEW_ROWS
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
     made = session("osrdyne-tests", master="local[2]", memory="512m")
+    signal.signal(signal.SIGINT, on_ctrl_c)  # Spark takes it for as long as the process lives
     made.sparkContext.setLogLevel("ERROR")
     # A few rows in 64 parts are 64 tasks of nothing.
     made.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", "2")
