@@ -34,7 +34,7 @@ async def test_a_peer_that_has_used_up_its_credit_is_a_line_for_those_who_look(
         await until_async(lambda: len(came) == 2)
         await connection.close()
     lines = [record.getMessage() for record in caplog.records if "credit" in record.getMessage()]
-    assert lines == [f"127.0.0.1:{port} has used up the credit of 'maps'"]
+    assert lines == [f'a peer has used up its credit peer="127.0.0.1:{port}" address="maps"']
 
 
 class Cut:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import secrets
 from collections.abc import Callable
@@ -40,8 +39,6 @@ from osrdyne_bus.targets import Target
 from osrdyne_calls.slots import Slots
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_runtime.retry import Retry
-
-log = logging.getLogger(__name__)
 
 #: What a message is sent to, and what it is, by the connection that it leaves over.
 AddressOf = Callable[[PeerConnection], str | AnyAddress]

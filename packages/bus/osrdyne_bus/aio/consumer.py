@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-import logging
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
@@ -19,9 +18,10 @@ from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.engine import Incoming
 from osrdyne_calls.handling import Outcome
 from osrdyne_calls.runners import InExecutor, InThreads, is_async
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for a cancelled handler to end.
 CANCELLATION = 2.0
@@ -115,7 +115,8 @@ class Consumer(ABC):
         if self._running:
             await asyncio.wait(set(self._running), timeout=grace)
         if left := set(self._running):
-            log.warning("%s stops, and %d of its handlers have not ended within %g s", self._name, len(left), grace)
+            fields = {"consumer": self._name, "handlers": len(left), "seconds": grace}
+            log.warning("handlers that have not ended in time are given up", extra=fields)
             for task in left:
                 task.cancel()
                 self._given_up(task)
@@ -162,7 +163,7 @@ class Consumer(ABC):
         try:
             await self._handle(incoming)
         except Exception:
-            log.exception("a message to %s could not be handled", incoming.subscription.address)
+            log.exception("a message could not be handled", extra={"address": incoming.subscription.address})
             incoming.reject("osrdyne:failed", "the receiver failed; its log says why")
 
     @abstractmethod

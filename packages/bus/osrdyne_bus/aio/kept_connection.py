@@ -184,7 +184,7 @@ class KeptConnection:
                 if tried + 1 == len(self._peers):
                     raise
                 if self._task is None:  # it is being opened, and the caller gets the last error alone
-                    log.warning("%s; the next peer is tried", error)
+                    log.warning("the next peer is tried", extra={"reason": str(error)})
                 passed_over.append(error)
             else:
                 assert self._next is not None
@@ -194,7 +194,7 @@ class KeptConnection:
                     raise BusClosed
                 self._at = (self._at + tried) % len(self._peers)
                 for why in passed_over if self._task else ():  # while none is reached, the outage is logged
-                    log.warning("%s; the next peer is used", why)
+                    log.warning("the next peer is used", extra={"reason": str(why)})
                 self._counts.connections += 1
                 self._next.set_result(to_peer)
                 return
@@ -246,7 +246,7 @@ class KeptConnection:
 
     def _give_up_replies(self, why: MessagingError) -> None:
         lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {why}")
-        log.warning("%s", lost)
+        log.warning("replies to earlier calls are lost", extra={"reason": str(why)})
         self._reply_queue = self._new_reply_queue()
         self._replies_lost(lost)
 
@@ -291,10 +291,8 @@ class KeptConnection:
                     self._ended_soon(error)
                     outage.failed(str(error), loop.time())
                 except Exception as error:
-                    log.exception(
-                        "connecting to %s failed unexpectedly",
-                        ", ".join(f"{peer.host}:{peer.port}" for peer in self._peers),
-                    )
+                    peers = [f"{peer.host}:{peer.port}" for peer in self._peers]
+                    log.exception("connecting failed unexpectedly", extra={"peers": peers})
                     outage.failed(repr(error), loop.time())
                 else:
                     break

@@ -24,8 +24,9 @@ from osrdyne_calls.handling import Outcome, Reject, Requeue, WorkerError
 from osrdyne_calls.runners import is_async
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 class AsyncBusServer(Consumer):
@@ -122,7 +123,7 @@ class AsyncBusServer(Consumer):
             except NoSuchMethod as error:
                 answer = answer_to_failure(error)
                 if not request.wants_reply:
-                    log.warning("a cast was rejected: %s", error)
+                    log.warning("a cast was rejected", extra={"method": request.method, "reason": str(error)})
                     incoming.reject("osrdyne:no-such-method", str(error))
             else:
                 if self._settles_at_start:
@@ -131,7 +132,7 @@ class AsyncBusServer(Consumer):
         elif not request.wants_reply:
             # A router may have held any number of them.
             level = logging.DEBUG if answer.status == statuses.EXPIRED else logging.WARNING
-            log.log(level, "a cast was rejected: %s", answer.reason)
+            log.log(level, "a cast was rejected", extra={"method": request.method, "reason": answer.reason})
             incoming.reject(f"osrdyne:{answer.status}", answer.reason or "")
         incoming.accept()
         if request.reply_to is not None and answer is not None:
@@ -177,5 +178,5 @@ def _failed(request: BusRequest, error: BaseException) -> Outcome:
     if isinstance(error, Requeue):
         return Outcome(REQUEUED)
     if not isinstance(error, Reject | WorkerError):
-        log.error("the handler of %r failed", request.method, exc_info=error)
+        log.error("the handler of a request failed", extra={"method": request.method}, exc_info=error)
     return answer_to_failure(error)

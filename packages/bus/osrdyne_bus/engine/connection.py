@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
@@ -28,9 +27,9 @@ from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
 from osrdyne_bus.messages.envelopes import Envelope
-from osrdyne_runtime import certificate_faults
+from osrdyne_runtime import certificate_faults, log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds to connect and log in.
 PATIENCE = 10.0
@@ -359,7 +358,7 @@ class BusConnection:
             self._detach(subscription, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
             return
         if subscription.window.arrived():
-            log.debug("%s has used up the credit of %r", self.peer, subscription.address)
+            log.debug("a peer has used up its credit", extra={"peer": self.peer, "address": subscription.address})
         if delivery.aborted:
             subscription.left_out()
             delivery.settle()  # which makes the next one the current one
@@ -368,7 +367,8 @@ class BusConnection:
         try:
             envelope = decoded(subscription.whole(), any_body=subscription.any_body)
         except UnreadableMessage as error:
-            log.warning("a message to %s is rejected: %s", subscription.address, error)
+            fields = {"address": subscription.address, "reason": str(error)}
+            log.warning("an unreadable message is rejected", extra=fields)
             Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
         else:
             subscription.received(Incoming(envelope, delivery, subscription))

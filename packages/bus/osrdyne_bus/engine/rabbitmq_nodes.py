@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
-import logging
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -22,8 +21,9 @@ from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.subscriptions import Incoming, Subscription
 from osrdyne_bus.errors import LinkRefused, MessagingError, SendTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for the broker to answer.
 PATIENCE = 10.0
@@ -31,6 +31,7 @@ PATIENCE = 10.0
 MOST_ANSWERS = 64
 #: The queue is there and is another one. Whether it will do is seen when it is attached to.
 _LEFT_ALONE = "409"
+_REFUSED = "the management refused a request"
 
 
 class _Done(enum.Enum):
@@ -89,12 +90,12 @@ class RabbitMQNodes:
                 said = await self._answer(request, body)
             except LinkRefused as refused:
                 if refused.condition == "amqp:unauthorized-access":
-                    log.debug("%s %s was refused: %s", method, path, refused)
+                    log.debug(_REFUSED, extra={"method": method, "path": path, "reason": str(refused)})
                     return _Done.LEFT_ALONE
                 raise
         status = said.subject or ""
         if status == _LEFT_ALONE:
-            log.debug("%s %s was refused with %s", method, path, status)
+            log.debug(_REFUSED, extra={"method": method, "path": path, "reason": status})
             return _Done.LEFT_ALONE
         if status == "404":
             return _Done.MISSING

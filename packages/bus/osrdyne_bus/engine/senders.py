@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from dataclasses import dataclass
 from types import EllipsisType
@@ -29,8 +28,9 @@ from osrdyne_bus.errors import (
     Unsent,
 )
 from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 #: Bytes of a message that the engine is given at once. With each window of the peer's, proton moves all that it has: it
@@ -111,7 +111,7 @@ class SendLink(End):
             self.pump()
             if outgoing.tag is None and self._without_credit is None:
                 self._without_credit = self._owner.loop.time()
-                log.debug("%s: messages to %r wait for credit", self._owner.peer, self.address)
+                log.debug("messages wait for credit", extra={"peer": self._owner.peer, "address": self.address})
             await outgoing.outcome
         except TimeoutError:
             raise SendTimedOut(self.address, timeout, sent=outgoing.tag is not None) from None
@@ -168,7 +168,8 @@ class SendLink(End):
         if self._without_credit is not None and self._link.credit > 0:
             waited = self._owner.loop.time() - self._without_credit
             self._without_credit = None
-            log.debug("%s: credit for %r came after %.3f s", self._owner.peer, self.address, waited)
+            fields = {"peer": self._owner.peer, "address": self.address, "seconds": round(waited, 3)}
+            log.debug("credit has come", extra=fields)
         self.pump()
         if self._link.drain_mode and self._begun is None:
             # What is left of it counts as used then, which the peer may wait for.
