@@ -140,8 +140,8 @@ async def test_a_message_that_cannot_be_read_is_rejected_and_the_next_one_is_sho
 
 
 async def test_a_peer_that_reads_nothing_more_does_not_keep_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "IDLE", 1.0)
-    monkeypatch.setattr(connection, "PATIENCE", 1.0)
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 1.0)
     peer = ScriptedPeer()
     lost: list[MessagingError] = []
     async with serving(peer) as port:

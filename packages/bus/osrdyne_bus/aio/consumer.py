@@ -24,7 +24,7 @@ from osrdyne_runtime.forks import Home
 log = log_lines.logger(__name__)
 
 #: Seconds for a cancelled handler to end.
-CANCELLATION = 2.0
+CANCELLATION_SECONDS = 2.0
 
 
 class Consumer(ABC):
@@ -120,7 +120,7 @@ class Consumer(ABC):
             for task in left:
                 task.cancel()
                 self._given_up(task)
-            await asyncio.wait(left, timeout=CANCELLATION)
+            await asyncio.wait(left, timeout=CANCELLATION_SECONDS)
 
     @abstractmethod
     def _given_up(self, task: asyncio.Task[None]) -> None:

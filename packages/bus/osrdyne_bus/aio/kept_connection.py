@@ -26,9 +26,9 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds for the broker to delete a reply queue when the bus is closed.
-DELETION = 2.0
+DELETION_SECONDS = 2.0
 #: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
-SETTLED = 5.0
+STABLE_CONNECTION_SECONDS = 5.0
 #: After so many connections in a row that do not work, replies have another queue: RabbitMQ closes the connection of a
 #: receiver where it cannot deliver a message, and keeps that message.
 QUICK_ENDS = 4
@@ -277,7 +277,7 @@ class KeptConnection:
             # One that ends again and again must not be opened without pause.
             worked_for = loop.time() - began
             pause = retry.failed()
-            if worked_for > SETTLED:
+            if worked_for > STABLE_CONNECTION_SECONDS:
                 # It is opened again at once. The first pause is that after a try that fails.
                 retry.worked()
                 pause = self._quick_ends = 0
@@ -304,5 +304,5 @@ class KeptConnection:
         # A queue that stays is deleted by the broker, later.
         if to_peer.nodes is not None:
             with contextlib.suppress(MessagingError, TimeoutError):
-                async with asyncio.timeout(DELETION):
+                async with asyncio.timeout(DELETION_SECONDS):
                     await to_peer.nodes.delete(self._reply_queue)

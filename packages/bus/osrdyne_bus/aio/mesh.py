@@ -13,23 +13,23 @@ from osrdyne_runtime import log_lines
 log = log_lines.logger(__name__)
 
 #: Seconds for all routers to know an address. They announce what is new about once a second.
-PATIENCE = 5.0
+KNOWN_SECONDS = 5.0
 #: Seconds for one router to answer, and between two questions.
-_ANSWER, _PAUSE = 1.0, 0.1
+_ANSWER_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
 
 
 async def known(to_peer: PeerConnection, address: str) -> None:
     """Return when all routers know a receiver of the peer's; at once where that cannot be known. Never raises.
 
-    A router that does not answer is waited for until PATIENCE.
+    A router that does not answer is waited for until KNOWN_SECONDS.
     """
     connection, fields = to_peer.connection, {"peer": to_peer.connection.peer, "address": address}
     if not to_peer.scheme.routed:
         return
     try:
-        async with asyncio.timeout(PATIENCE), RouterManagement.opened(connection) as routers:
+        async with asyncio.timeout(KNOWN_SECONDS), RouterManagement.opened(connection) as routers:
             if routers is not None:
-                own, others = await routers.others(_ANSWER)
+                own, others = await routers.others(_ANSWER_SECONDS)
                 await asyncio.gather(*(_known_at(routers, at, address, own) for at in others.values()))
     except TimeoutError:
         log.warning("some routers do not know an address yet, or do not say so", extra=fields)
@@ -41,9 +41,9 @@ async def _known_at(routers: RouterManagement, at: str, address: str, own: str) 
     while True:
         # A router that has just come may have no way back yet.
         with suppress(TimeoutError, DeliveryFailure):
-            if own in (await routers.read(address, _ANSWER, at=at)).get("remoteHostRouters", ()):
+            if own in (await routers.read(address, _ANSWER_SECONDS, at=at)).get("remoteHostRouters", ()):
                 return
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def distribution(to_peer: PeerConnection, address: str, timeout: float) -> str | None:

@@ -31,10 +31,10 @@ from osrdyne_runtime import certificate_faults, log_lines
 
 log = log_lines.logger(__name__)
 
-#: Seconds to connect and log in.
-PATIENCE = 10.0
+#: Seconds for the peer to open a connection, login included, and to close it.
+ANSWER_SECONDS = 10.0
 #: Seconds until the end of a session by the peer is answered.
-SESSION_ENDS = 1.0
+SESSION_END_SECONDS = 1.0
 #: Most bytes of a message that a subscription takes.
 LARGEST_MESSAGE = 128 * 2**20
 
@@ -105,11 +105,11 @@ class BusConnection:
         made = cls(peer)
         made._prepare(login, virtual_host or host, container)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await loop.create_connection(lambda: made._transport, host, port, ssl=tls)
                 await asyncio.shield(made._open)
         except TimeoutError:
-            made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
+            made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {ANSWER_SECONDS:g} s"))
             raise made.ended or ConnectFailed(peer) from None
         except (OSError, UnicodeError) as error:  # a host that is not a name is a UnicodeError
             fault = certificate_faults.fault(error, authority=authority, setting="`tls`, or --ca-file of a command")
@@ -235,7 +235,7 @@ class BusConnection:
         return f"{self._connection.container}-{self._number}"
 
     async def close(self) -> None:
-        """Close the connection; the peer has PATIENCE to say that it is closed. Safe to repeat."""
+        """Close the connection; the peer has ANSWER_SECONDS to say that it is closed. Safe to repeat."""
         self._lost = None
         try:
             if self.ended is None:
@@ -243,7 +243,7 @@ class BusConnection:
                 self._connection.close()
                 self._transport.work()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(ANSWER_SECONDS):
                         await self._transport.gone.wait()
         finally:
             self._abort(None)
@@ -295,7 +295,7 @@ class BusConnection:
         # of that one to the session that it ended. And not freed: with proton 0.40.0 the process aborts later, when
         # Python collects what refers to it.
         self._sessions.ended(session)
-        self.loop.call_later(SESSION_ENDS, self._answer_end, session)
+        self.loop.call_later(SESSION_END_SECONDS, self._answer_end, session)
 
     def _answer_end(self, session: Any) -> None:
         self._sessions.answer(session)
@@ -402,7 +402,7 @@ class BusConnection:
         for end in ends:
             end.end(why)
         # A peer that reads nothing would else keep the socket, and what is to be written, for ever.
-        self._abort_later = self.loop.call_later(PATIENCE, self._abort, None)
+        self._abort_later = self.loop.call_later(ANSWER_SECONDS, self._abort, None)
         if self._lost is not None:
             self._lost(why)
 

@@ -15,7 +15,7 @@ import proton
 from osrdyne_bus.errors import LinkRefused, MessagingError, PeerLost
 
 #: Seconds for the peer to attach a link.
-PATIENCE = 10.0
+ATTACH_SECONDS = 10.0
 
 
 class Owner(Protocol):
@@ -64,11 +64,12 @@ class End(ABC):
         self._link.open()
         self._owner.flush_soon()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ATTACH_SECONDS):
                 await asyncio.shield(self._attached)
         except TimeoutError:
             self.close()
-            raise LinkRefused(f"{self._owner.peer} did not attach {self.address!r} within {PATIENCE:g} s") from None
+            late = f"{self._owner.peer} did not attach {self.address!r} within {ATTACH_SECONDS:g} s"
+            raise LinkRefused(late) from None
         except BaseException:
             self.close()
             raise

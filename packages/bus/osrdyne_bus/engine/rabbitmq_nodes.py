@@ -26,7 +26,7 @@ from osrdyne_runtime import log_lines
 log = log_lines.logger(__name__)
 
 #: Seconds for the broker to answer.
-PATIENCE = 10.0
+ANSWER_SECONDS = 10.0
 #: Credit for answers.
 MOST_ANSWERS = 64
 #: The queue is there and is another one. Whether it will do is seen when it is attached to.
@@ -120,12 +120,12 @@ class RabbitMQNodes:
         try:
             if answers.ended is not None:
                 raise answers.ended.with_traceback(None)
-            await link.send(request, PATIENCE, value=body)
-            async with asyncio.timeout(PATIENCE):
+            await link.send(request, ANSWER_SECONDS, value=body)
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return await answer
         except (TimeoutError, SendTimedOut):
             what = f"{request.subject} {request.to}"
-            raise MessagingError(f"{self._connection.peer} did not answer {what} within {PATIENCE:g} s") from None
+            raise MessagingError(f"{self._connection.peer} did not answer {what} within {ANSWER_SECONDS:g} s") from None
         finally:
             self._waiting = None
             if answer.done() and not answer.cancelled():
