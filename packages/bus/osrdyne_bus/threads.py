@@ -176,7 +176,7 @@ class BusClient:
         )
 
 
-class _Started:
+class _BlockingConsumer:
     """What a server and a listener share: they are started and stopped on the loop of their bus."""
 
     def __init__(self, bus: Bus, started: AsyncBusServer | AsyncBusListener) -> None:
@@ -202,7 +202,7 @@ class _Started:
         self.stop()
 
 
-class BusServer(_Started):
+class BusServer(_BlockingConsumer):
     """Serves requests while other threads do something else. Plain handlers run in threads. Use it with `with`."""
 
     def __init__(
@@ -222,7 +222,7 @@ class BusServer(_Started):
         super().__init__(bus, served)
 
 
-class BusListener(_Started):
+class BusListener(_BlockingConsumer):
     """Takes notifications while other threads do something else. Use it with `with`."""
 
     def __init__(

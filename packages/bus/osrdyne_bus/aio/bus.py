@@ -16,9 +16,9 @@ from osrdyne_bus.aio.kept_connection import KeptConnection, Tls
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.aio.subscriptions import KeptSubscription
-from osrdyne_bus.counts import BusCounts, Counted
+from osrdyne_bus.counts import BusCounts, OutcomeCounter
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import Incoming, SendLink
+from osrdyne_bus.engine import IncomingMessage, SendLink
 from osrdyne_bus.engine.senders import expire
 from osrdyne_bus.errors import (
     BusClosed,
@@ -96,7 +96,7 @@ class AsyncBus:
         self.name = name
         self.counts = BusCounts()
         self._count_message, self._count_reply, self._count_call = (
-            Counted(self.counts, kind) for kind in ("message", "reply", "call")
+            OutcomeCounter(self.counts, kind) for kind in ("message", "reply", "call")
         )
         self._connection = KeptConnection(
             peers,
@@ -288,7 +288,7 @@ class AsyncBus:
             self._slots.release(name)
 
     async def subscribe(
-        self, address: Callable[[Scheme], str], credit: int, received: Callable[[Incoming], None]
+        self, address: Callable[[Scheme], str], credit: int, received: Callable[[IncomingMessage], None]
     ) -> KeptSubscription:
         """Receive what is sent to an address, also over later connections. Raises LinkRefused, PeerLost, BusClosed."""
         self._connection.check_here()
@@ -386,7 +386,7 @@ class AsyncBus:
         except PeerLost as lost:
             raise Unsent(str(lost)) from lost
 
-    def _replied(self, incoming: Incoming) -> None:
+    def _replied(self, incoming: IncomingMessage) -> None:
         call = self._slots.match(incoming.envelope.correlation_id)
         incoming.accept()
         if call is not None and not call.reply.done():

@@ -15,7 +15,7 @@ from typing import Any
 
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.subscriptions import KeptSubscription
-from osrdyne_bus.engine import Incoming
+from osrdyne_bus.engine import IncomingMessage
 from osrdyne_calls.handling import Outcome
 from osrdyne_calls.runners import InExecutor, InThreads, is_async
 from osrdyne_runtime import log_lines
@@ -51,7 +51,7 @@ class Consumer(ABC):
         self._started = False
         #: Where plain handlers run, from the first of them on.
         self._runner: InThreads | InExecutor | None = None
-        self._waiting: deque[Incoming] = deque()
+        self._waiting: deque[IncomingMessage] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._subscriptions: list[KeptSubscription] = []
         self._stopping = False
@@ -138,7 +138,7 @@ class Consumer(ABC):
     ) -> None:
         await self.stop()
 
-    def _received(self, incoming: Incoming) -> None:
+    def _received(self, incoming: IncomingMessage) -> None:
         if self._stopping:
             incoming.give_back()
         else:
@@ -157,7 +157,7 @@ class Consumer(ABC):
         self._running.discard(task)
         self._begin()
 
-    async def _process(self, incoming: Incoming) -> None:
+    async def _process(self, incoming: IncomingMessage) -> None:
         if not incoming.is_here:
             return
         try:
@@ -167,7 +167,7 @@ class Consumer(ABC):
             incoming.reject("osrdyne:failed", "the receiver failed; its log says why")
 
     @abstractmethod
-    async def _handle(self, incoming: Incoming) -> None:
+    async def _handle(self, incoming: IncomingMessage) -> None:
         """Run the handler for a message, and settle it."""
 
     async def _run(self, handler: Callable[[Any], Any], given: object) -> Outcome:

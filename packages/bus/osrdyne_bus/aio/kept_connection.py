@@ -13,7 +13,7 @@ from osrdyne_bus.aio.peer_connection import PeerConnection, join
 from osrdyne_bus.aio.senders import seen
 from osrdyne_bus.counts import BusCounts
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import BusConnection, Incoming, Login
+from osrdyne_bus.engine import BusConnection, IncomingMessage, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
 from osrdyne_bus.peers import Addresses, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
@@ -49,7 +49,7 @@ class KeptConnection:
         tls: Tls,
         mechanisms: str | None,
         name: str,
-        replied: Callable[[Incoming], None],
+        replied: Callable[[IncomingMessage], None],
         replies_lost: Callable[[MessagingError], None],
         counts: BusCounts,
     ) -> None:

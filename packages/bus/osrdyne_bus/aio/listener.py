@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.consumer import Consumer
-from osrdyne_bus.engine import Incoming
+from osrdyne_bus.engine import IncomingMessage
 from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
 from osrdyne_calls.handling import Outcome, Reject, Requeue, text_of
@@ -62,7 +62,7 @@ class AsyncBusListener(Consumer):
     def _given_up(self, task: asyncio.Task[None]) -> None:
         """Nothing is to be said: its notification goes back with its link."""
 
-    async def _handle(self, incoming: Incoming) -> None:
+    async def _handle(self, incoming: IncomingMessage) -> None:
         outcome = await self._run(self._handler, read_notification(incoming.envelope))
         if outcome.status == OK:
             incoming.accept()

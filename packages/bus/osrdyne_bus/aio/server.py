@@ -16,7 +16,7 @@ from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.consumer import Consumer
 from osrdyne_bus.aio.replies import Replies
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
-from osrdyne_bus.engine import Incoming
+from osrdyne_bus.engine import IncomingMessage
 from osrdyne_bus.messages.wire import BusRequest, read_request
 from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus, described
 from osrdyne_bus.targets import Target
@@ -115,7 +115,7 @@ class AsyncBusServer(Consumer):
         await self.start()
         return self
 
-    async def _handle(self, incoming: Incoming) -> None:
+    async def _handle(self, incoming: IncomingMessage) -> None:
         request = read_request(incoming.envelope)
         if (answer := late(request, time.time())) is None:
             try:
@@ -138,7 +138,7 @@ class AsyncBusServer(Consumer):
         if request.reply_to is not None and answer is not None:
             self._replies.send(request.reply_to, request, answer)
 
-    async def _answered(self, handler: Any, request: BusRequest, incoming: Incoming) -> Outcome | None:
+    async def _answered(self, handler: Any, request: BusRequest, incoming: IncomingMessage) -> Outcome | None:
         """Return what the handler says; None where the request went back, or its caller has another answer."""
         task = asyncio.current_task()
         assert task is not None
@@ -156,7 +156,7 @@ class AsyncBusServer(Consumer):
             stopped = "the server stopped before its handler had ended, which may have done its work"
             self._replies.send(request.reply_to, request, Outcome(statuses.ERROR, reason=stopped))
 
-    async def _answer(self, handler: Any, request: BusRequest, incoming: Incoming) -> Outcome | None:
+    async def _answer(self, handler: Any, request: BusRequest, incoming: IncomingMessage) -> Outcome | None:
         """Return what the handler says; None where the request went back."""
         outcome = await self._run(handler if is_async(handler) else partial(_in_time, handler), request)
         if outcome.status != REQUEUED:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from osrdyne_bus.addresses import Scheme
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import Incoming, Subscription
+from osrdyne_bus.engine import IncomingMessage, Subscription
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
@@ -32,7 +32,7 @@ class KeptSubscription:
         join: Join,
         address: Callable[[Scheme], str],
         window: CreditWindow,
-        received: Callable[[Incoming], None],
+        received: Callable[[IncomingMessage], None],
     ) -> None:
         """`address` names it, by the scheme of the connection."""
         self._join = join

@@ -14,7 +14,7 @@ from typing import Any
 
 from proton import Delivery
 
-from osrdyne_bus.engine.links import End, Owner, said_by
+from osrdyne_bus.engine.links import BusLink, LinkOwner, said_by
 from osrdyne_bus.engine.messages import Value, encoded
 from osrdyne_bus.errors import (
     DeliveryFailure,
@@ -45,7 +45,7 @@ def expire(waiting: asyncio.Future[Any]) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class _Outgoing:
+class _OutgoingMessage:
     """A message that waits for credit, or for its outcome."""
 
     encoded: bytes
@@ -56,18 +56,18 @@ class _Outgoing:
     tag: str | None = None
 
 
-class SendLink(End):
+class SendLink(BusLink):
     """A sender to one address. Messages leave in the order of `send`, each as soon as there is credit for it."""
 
-    def __init__(self, owner: Owner, link: Any, *, settled: bool = False) -> None:
+    def __init__(self, owner: LinkOwner, link: Any, *, settled: bool = False) -> None:
         """`settled`: a message counts as taken as soon as it leaves."""
         super().__init__(owner, link)
         self._settled = settled
-        self._waiting: deque[_Outgoing] = deque()
+        self._waiting: deque[_OutgoingMessage] = deque()
         # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
-        self._unsettled: dict[str, _Outgoing] = {}
+        self._unsettled: dict[str, _OutgoingMessage] = {}
         #: The message that the engine has a part of, its delivery, and how many of its bytes the engine was given.
-        self._begun: tuple[_Outgoing, Delivery] | None = None
+        self._begun: tuple[_OutgoingMessage, Delivery] | None = None
         self._handed = 0
         #: Since when messages wait for credit, in seconds of the loop's clock; None while none does.
         self._without_credit: float | None = None
@@ -101,7 +101,7 @@ class SendLink(End):
             message = encoded(envelope, value)
         except Exception as error:  # proton raises what it meets: OverflowError, UnicodeEncodeError, ...
             raise UnsendableMessage(f"the message to {self.address!r} cannot be sent: {error!r}") from error
-        outgoing = _Outgoing(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
+        outgoing = _OutgoingMessage(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
         most = int(self._link.remote_max_message_size or 0)
         if most and len(outgoing.encoded) > most:
             raise MessageTooLarge(self.address, len(outgoing.encoded), most)
@@ -128,7 +128,7 @@ class SendLink(End):
                 break
         self._owner.flush_soon()
 
-    def _begin(self, outgoing: _Outgoing) -> bool:
+    def _begin(self, outgoing: _OutgoingMessage) -> bool:
         """Begin a message, and return whether it is still wanted."""
         if self._owner.loop.time() >= outgoing.until:
             expire(outgoing.outcome)  # credit came before the timer of a process that stood still
@@ -202,7 +202,7 @@ class SendLink(End):
         self._waiting.clear()
         self._unsettled.clear()
 
-    def _forget(self, outgoing: _Outgoing) -> None:
+    def _forget(self, outgoing: _OutgoingMessage) -> None:
         # One that has left stays unsettled until its outcome comes: proton would send it as settled where it still
         # waits for the peer.
         if outgoing.tag is None:

@@ -14,12 +14,12 @@ import proton
 from proton import Delivery
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine.links import End, Owner
+from osrdyne_bus.engine.links import BusLink, LinkOwner
 from osrdyne_bus.errors import MessagingError
 from osrdyne_bus.messages.envelopes import Envelope, words
 
 
-class Incoming:
+class IncomingMessage:
     """A message that came over a subscription. Settle it by one of its methods; the first one counts."""
 
     __slots__ = ("_delivery", "_settled", "envelope", "subscription")
@@ -64,15 +64,15 @@ class Incoming:
 
 
 #: Called in the loop with each message of a subscription, also before `subscribe` has returned. It must not raise.
-Received = Callable[[Incoming], None]
+Received = Callable[[IncomingMessage], None]
 
 
-class Subscription(End):
+class Subscription(BusLink):
     """A receiver, with its credit."""
 
     def __init__(
         self,
-        owner: Owner,
+        owner: LinkOwner,
         link: Any,
         window: CreditWindow,
         received: Received,
