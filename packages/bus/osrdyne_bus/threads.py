@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.aio.kept_connection import Tls
-from osrdyne_bus.aio.listener import Listener
+from osrdyne_bus.aio.serving.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import BusClosed
 from osrdyne_bus.messages.envelopes import Header

@@ -112,7 +112,7 @@ def is_bounded(bus: AsyncBus) -> bool:
     # Of a server three subscriptions, of a caller one; management is two, and replies and requests have one each.
     sessions = to_peer.connection._sessions
     kept = (to_peer.connection._links, sessions._open, sessions._ended)
-    return bus._slots.taken == 0 and max(map(len, kept)) <= 8
+    return bus.calls == 0 and max(map(len, kept)) <= 8
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Literal, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.aio.consumer import Consumer
-from osrdyne_bus.aio.replies import Replies
+from osrdyne_bus.aio.serving.consumer import Consumer
+from osrdyne_bus.aio.serving.replies import Replies
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
 from osrdyne_bus.engine import IncomingMessage
 from osrdyne_bus.messages.wire import BusRequest, read_request

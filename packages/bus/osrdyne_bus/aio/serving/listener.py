@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.aio.consumer import Consumer
+from osrdyne_bus.aio.serving.consumer import Consumer
 from osrdyne_bus.engine import IncomingMessage
 from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
