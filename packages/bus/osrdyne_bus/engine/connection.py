@@ -19,24 +19,18 @@ from proton import Delivery, Endpoint, Event, Link, Terminus, symbol
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.handshake import Handshake, NotAmqp
 from osrdyne_bus.engine.links import BusLink, refuse, said_by
-from osrdyne_bus.engine.messages import UnreadableMessage, decoded
 from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.sessions import MOST_SESSIONS, Sessions
-from osrdyne_bus.engine.subscriptions import IncomingMessage, Received, Subscription
+from osrdyne_bus.engine.subscriptions import LARGEST_MESSAGE, Received, Subscription
 from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
-from osrdyne_bus.messages.envelopes import Envelope
-from osrdyne_runtime import certificate_faults, log_lines
-
-log = log_lines.logger(__name__)
+from osrdyne_runtime import certificate_faults
 
 #: Seconds for the peer to open a connection, login included, and to close it.
 ANSWER_SECONDS = 10.0
 #: Seconds until the end of a session by the peer is answered.
 SESSION_END_SECONDS = 1.0
-#: Most bytes of a message that a subscription takes.
-LARGEST_MESSAGE = 128 * 2**20
 
 
 def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
@@ -348,35 +342,7 @@ class BusConnection:
         if isinstance(ours, SendLink):
             ours.updated(delivery)
         elif isinstance(ours, Subscription) and delivery.readable:
-            if not delivery.aborted and ours.read(delivery.pending) > LARGEST_MESSAGE:
-                self._detach(ours, "amqp:link:message-size-exceeded", "it sent more than a message may have")
-            elif delivery.aborted or not delivery.partial:
-                self._received(ours, delivery)
-
-    def _received(self, subscription: Subscription, delivery: Any) -> None:
-        if subscription.window.credit == 0:
-            self._detach(subscription, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
-            return
-        if subscription.window.arrived():
-            log.debug("a peer has used up its credit", extra={"peer": self.peer, "address": subscription.address})
-        if delivery.aborted:
-            subscription.left_out()
-            delivery.settle()  # which makes the next one the current one
-            subscription.settled()
-            return
-        try:
-            envelope = decoded(subscription.whole(), any_body=subscription.any_body)
-        except UnreadableMessage as error:
-            fields = {"address": subscription.address, "reason": str(error)}
-            log.warning("an unreadable message is rejected", extra=fields)
-            IncomingMessage(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
-        else:
-            subscription.received(IncomingMessage(envelope, delivery, subscription))
-
-    def _detach(self, subscription: Subscription, condition: str, said: str) -> None:
-        subscription.end(LinkRefused(f"the link to {subscription.address!r} was ended: {said}"))
-        self.gone(subscription)
-        subscription.refuse(condition, said)
+            ours.delivered(delivery)
 
     _HANDLERS: ClassVar[Mapping[int, Callable[[BusConnection, Event], None]]] = {
         Event.CONNECTION_REMOTE_OPEN.number: _opened,
