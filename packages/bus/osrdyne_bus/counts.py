@@ -25,7 +25,7 @@ class BusCounts:
     stalls: int = 0
 
 
-class Counted:
+class OutcomeCounter:
     """A `with` block counts its outcome as that of a message. Blocks may overlap: this has no state of its own."""
 
     __slots__ = ("_counts", "_kind")

@@ -68,7 +68,7 @@ class Mechanism(Protocol):
         ...
 
 
-class OneWord:
+class OneMessageMechanism:
     """A mechanism in which only the client says something, and only once."""
 
     def __init__(self, name: str, said: bytes) -> None:
@@ -167,16 +167,16 @@ def mechanism_for(login: Login, offered: Collection[str], *, private: bool) -> M
 
 def _made(name: str, login: Login) -> Mechanism | None:
     if name == "EXTERNAL":
-        return OneWord(name, b"")
+        return OneMessageMechanism(name, b"")
     if name == "ANONYMOUS":
-        return OneWord(name, b"anonymous")
+        return OneMessageMechanism(name, b"anonymous")
     if login.user is None:
         return None
     password = login.password or ""
     if "\0" in login.user + password or not _is_text(login.user) or not _is_text(password):
         raise CannotLogIn("is not asked: the user or the password is not UTF-8 text without NUL")
     if name == "PLAIN":
-        return OneWord(name, f"\0{login.user}\0{password}".encode())
+        return OneMessageMechanism(name, f"\0{login.user}\0{password}".encode())
     return Scram(name, login.user, password, nonce=secrets.token_urlsafe(24)) if name in _SCRAM else None
 
 

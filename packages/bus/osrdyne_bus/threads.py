@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.aio.kept_connection import Tls
-from osrdyne_bus.aio.listener import Listener
+from osrdyne_bus.aio.serving.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import BusClosed
 from osrdyne_bus.messages.envelopes import Header
@@ -176,7 +176,7 @@ class BusClient:
         )
 
 
-class _Started:
+class _BlockingConsumer:
     """What a server and a listener share: they are started and stopped on the loop of their bus."""
 
     def __init__(self, bus: Bus, started: AsyncBusServer | AsyncBusListener) -> None:
@@ -202,7 +202,7 @@ class _Started:
         self.stop()
 
 
-class BusServer(_Started):
+class BusServer(_BlockingConsumer):
     """Serves requests while other threads do something else. Plain handlers run in threads. Use it with `with`."""
 
     def __init__(
@@ -222,7 +222,7 @@ class BusServer(_Started):
         super().__init__(bus, served)
 
 
-class BusListener(_Started):
+class BusListener(_BlockingConsumer):
     """Takes notifications while other threads do something else. Use it with `with`."""
 
     def __init__(

@@ -14,7 +14,7 @@ import pytest
 
 from osrdyne_bus.addresses import RabbitMQ, scheme_for
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, Login
+from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, IncomingMessage, Login
 from osrdyne_bus.errors import (
     ConnectFailed,
     DeliveryFailure,
@@ -52,7 +52,7 @@ async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_
     assert link.is_idle
     seen: list[str] = []
 
-    def received(incoming: Incoming) -> None:
+    def received(incoming: IncomingMessage) -> None:
         seen.append(text(incoming.envelope))
         incoming.accept()
 
@@ -71,7 +71,7 @@ async def test_a_receiver_that_settles_nothing_is_sent_its_window_and_no_more(co
     connection = await connect()
     link = await connection.sender(queue)
     await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(30)))
-    held: list[Incoming] = []
+    held: list[IncomingMessage] = []
     subscription = await connection.subscribe(queue, CreditWindow(10), held.append)
 
     await until_async(lambda: len(held) >= 10)
@@ -94,7 +94,7 @@ async def test_a_message_that_is_released_comes_again_and_one_that_is_rejected_d
     await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(2)))
     seen: list[str] = []
 
-    def received(incoming: Incoming) -> None:
+    def received(incoming: IncomingMessage) -> None:
         seen.append(text(incoming.envelope))
         if len(seen) == 1:
             incoming.release()
@@ -115,7 +115,7 @@ async def test_a_message_is_settled_once(connect: Connect, queue: str) -> None:
     connection = await connect()
     link = await connection.sender(queue)
     await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(2)))
-    held: list[Incoming] = []
+    held: list[IncomingMessage] = []
     subscription = await connection.subscribe(queue, CreditWindow(4), held.append)
     await until_async(lambda: len(held) == 2)
 
@@ -131,10 +131,10 @@ async def test_what_comes_after_a_subscription_was_closed_is_not_shown_and_comes
     connection = await connect()
     link = await connection.sender(queue)
     await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(50)))
-    first: list[Incoming] = []
-    second: list[Incoming] = []
+    first: list[IncomingMessage] = []
+    second: list[IncomingMessage] = []
 
-    def received(incoming: Incoming) -> None:
+    def received(incoming: IncomingMessage) -> None:
         first.append(incoming)
         incoming.subscription.close()
 
@@ -264,7 +264,7 @@ async def test_a_queue_that_is_deleted_ends_its_links_and_no_other(connect: Conn
 
 async def test_a_peer_gives_an_address_for_replies_from_version_4_3(connect: Connect, broker_version: str) -> None:
     connection = await connect()
-    seen: list[Incoming] = []
+    seen: list[IncomingMessage] = []
     reply = connection.subscribe(
         None, CreditWindow(200), seen.append, capabilities=("rabbitmq:volatile-queue",), settled=True
     )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.engine import BusConnection, Incoming, Login, senders
+from osrdyne_bus.engine import BusConnection, IncomingMessage, Login, senders
 from osrdyne_bus.engine.messages import Value, encoded
 from osrdyne_bus.errors import DeliveryFailure, DeliveryRejected, MessagingError, RepliesLost
 from osrdyne_bus.messages.envelopes import Envelope
@@ -111,8 +111,8 @@ def is_bounded(bus: AsyncBus) -> bool:
     assert bus.connections == 1
     # Of a server three subscriptions, of a caller one; management is two, and replies and requests have one each.
     sessions = to_peer.connection._sessions
-    kept = (to_peer.connection._ends, sessions._open, sessions._ended)
-    return bus._slots.taken == 0 and max(map(len, kept)) <= 8
+    kept = (to_peer.connection._links, sessions._open, sessions._ended)
+    return bus.calls == 0 and max(map(len, kept)) <= 8
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def far(open_bus: OpenBus, vhost: Vhost) -> AsyncIterator[AsyncBus]:
     yield bus
     assert is_bounded(bus)
     gc.collect()
-    assert not [one for one in gc.get_objects() if type(one) in (Incoming, senders._Outgoing)]
+    assert not [one for one in gc.get_objects() if type(one) in (IncomingMessage, senders._OutgoingMessage)]
 
 
 async def is_drained(vhost: Vhost, queue: str) -> None:

@@ -77,4 +77,4 @@ async def test_a_server_a_listener_and_a_caller_go_on_whatever_another_peer_send
         while await asyncio.wait_for(heard.get(), PATIENCE) != b"at last":
             pass
         await until_async(lambda: server.in_hand == 0 and listener.in_hand == 0)
-    assert near._slots.taken == 0
+    assert near.calls == 0

@@ -14,7 +14,7 @@ from proton import Condition, Delivery
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, connection, senders, transport
+from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, IncomingMessage, connection, senders, transport
 from osrdyne_bus.engine.messages import encoded
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost, SendTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
@@ -40,7 +40,7 @@ async def test_what_was_sent_and_what_was_closed_is_forgotten() -> None:
 
         gc.collect()
         assert [one() for one in watched] == [None] * 4
-        assert not [one for one in gc.get_objects() if type(one) is senders._Outgoing]
+        assert not [one for one in gc.get_objects() if type(one) is senders._OutgoingMessage]
 
 
 async def test_a_peer_that_opens_and_closes_at_once_refuses_the_connection() -> None:
@@ -90,7 +90,7 @@ async def test_deliveries_that_are_aborted_cost_no_credit_and_no_other_message()
         made = await BusConnection.connect("127.0.0.1", port)
         window = CreditWindow(4)
 
-        def received(incoming: Incoming) -> None:
+        def received(incoming: IncomingMessage) -> None:
             seen.append(incoming.envelope.body)
             incoming.accept()
 
@@ -123,7 +123,7 @@ async def test_a_message_that_cannot_be_read_is_rejected_and_the_next_one_is_sho
     async with serving(peer) as port:
         made = await BusConnection.connect("127.0.0.1", port)
 
-        def received(incoming: Incoming) -> None:
+        def received(incoming: IncomingMessage) -> None:
             seen.append(incoming.envelope.body)
             incoming.accept()
 
@@ -140,8 +140,8 @@ async def test_a_message_that_cannot_be_read_is_rejected_and_the_next_one_is_sho
 
 
 async def test_a_peer_that_reads_nothing_more_does_not_keep_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "IDLE", 1.0)
-    monkeypatch.setattr(connection, "PATIENCE", 1.0)
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 1.0)
     peer = ScriptedPeer()
     lost: list[MessagingError] = []
     async with serving(peer) as port:
@@ -195,7 +195,7 @@ def transfer(number: int, handle: int = 0) -> bytes:
 
 async def test_a_peer_that_sends_more_than_its_credit_loses_the_link_and_fills_no_memory() -> None:
     peer = ScriptedPeer()
-    held: list[Incoming] = []
+    held: list[IncomingMessage] = []
     async with serving(peer) as port:
         made = await BusConnection.connect("127.0.0.1", port)
         subscription = await made.subscribe("q", CreditWindow(2), held.append)
@@ -218,7 +218,7 @@ async def test_a_link_that_is_attached_just_as_its_wait_is_cancelled_is_closed()
         window = CreditWindow(3)
         task = asyncio.create_task(made.subscribe("q", window, print))
         await asyncio.sleep(0)
-        (end,) = made._ends.values()
+        (end,) = made._links.values()
         end._attached.add_done_callback(lambda _: task.cancel())
 
         await asyncio.wait([task])

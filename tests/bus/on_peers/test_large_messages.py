@@ -11,7 +11,7 @@ from proton import Delivery, Endpoint
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection, SendLink
-from osrdyne_bus.engine.subscriptions import Incoming
+from osrdyne_bus.engine.subscriptions import IncomingMessage
 from osrdyne_bus.errors import DeliveryRejected, OutcomeUnknown
 from osrdyne_bus.messages.envelopes import Envelope
 from testbed.waiting import PATIENCE, until_async
@@ -115,7 +115,7 @@ async def test_a_message_that_the_peer_refuses_while_it_comes_fails_at_once_and_
 
 async def test_what_has_come_of_a_large_message_does_not_stay_in_the_engine() -> None:
     peer = ScriptedPeer()
-    came: list[Incoming] = []
+    came: list[IncomingMessage] = []
     async with serving(peer) as port:
         connection = await BusConnection.connect("127.0.0.1", port)
         subscription = await connection.subscribe("a", CreditWindow(10), came.append)

@@ -76,6 +76,6 @@ async def test_a_sender_that_waits_for_credit_says_so_once_and_how_long(caplog: 
     await sender.send(Envelope(b"question"), 50.0)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "amqp://p:5672: messages to 'a' wait for credit",
-        "amqp://p:5672: credit for 'a' came after 4.000 s",
+        'messages wait for credit peer="amqp://p:5672" address="a"',
+        'credit has come peer="amqp://p:5672" address="a" seconds=4.0',
     ]

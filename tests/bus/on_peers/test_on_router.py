@@ -21,6 +21,12 @@ from tests.bus.on_peers.routed import *  # noqa: F403 - its tests
 
 pytestmark = pytest.mark.xdist_group("bus on routers")
 
+#: Seen with 1.19.0: a router that passes on what is for all receivers does not look where it came in. So in a circle of
+#: routers each passes it to the others. Dispatch is retired; skupper-router has had the mend since 3.1.
+TWICE = (
+    "qpid-dispatch delivers a multicast over each path: https://github.com/skupperproject/skupper-router/issues/1365"
+)
+
 
 @pytest.fixture(scope="module")
 def ports() -> Iterator[Mapping[str, int]]:
@@ -30,6 +36,26 @@ def ports() -> Iterator[Mapping[str, int]]:
         for port in found.values():
             asyncio.run(_knows(port, len(found) - 1))
         yield found
+
+
+@pytest.fixture(scope="module")
+def product(ports: Mapping[str, int]) -> str:
+    """What the routers say that they are."""
+    return asyncio.run(_product(ports["A"]))
+
+
+@pytest.fixture(autouse=True)
+def known_fault(request: pytest.FixtureRequest, product: str) -> None:
+    """Expect the failure of a test that a product fails by its own fault."""
+    fanouts = request.function.__name__ == "test_a_fanout_over_a_mesh_reaches_each_server_once"
+    if fanouts and "qpid-dispatch" in product:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=TWICE))
+
+
+async def _product(port: int) -> str:
+    connection = await BusConnection.connect("127.0.0.1", port)
+    await connection.close()
+    return str(connection.properties["product"])
 
 
 async def _knows(port: int, number: int) -> None:

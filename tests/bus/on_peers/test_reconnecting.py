@@ -134,7 +134,7 @@ async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
     open_bus: OpenBus, vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far = await open_bus()
-    monkeypatch.setattr(transport, "IDLE", 5.0)
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 5.0)
     async with (
         AsyncBusServer(far, N, endpoint()),
         TcpProxy(vhost.broker.amqp_port) as first,

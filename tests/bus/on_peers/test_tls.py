@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import BusConnection, Incoming, Login
+from osrdyne_bus.engine import BusConnection, IncomingMessage, Login
 from osrdyne_bus.errors import ConnectFailed
 from osrdyne_bus.messages.envelopes import Envelope
 from testbed.authority import Authority
@@ -54,7 +54,7 @@ async def test_a_client_with_a_certificate_needs_no_password_and_may_have_one(
     )
     await (await connection.sender("/queues/q")).send(Envelope(body=b"x" * 100_000), PATIENCE)
 
-    def received(incoming: Incoming) -> None:
+    def received(incoming: IncomingMessage) -> None:
         seen.append(bytes(incoming.envelope.body))
         incoming.accept()
 

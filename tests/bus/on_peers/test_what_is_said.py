@@ -12,7 +12,7 @@ import pytest
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection
-from osrdyne_bus.engine.subscriptions import Incoming
+from osrdyne_bus.engine.subscriptions import IncomingMessage
 from osrdyne_bus.errors import ConnectFailed, PeerLost
 from osrdyne_bus.messages.envelopes import Envelope
 from testbed.waiting import PATIENCE, until_async
@@ -23,7 +23,7 @@ async def test_a_peer_that_has_used_up_its_credit_is_a_line_for_those_who_look(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "osrdyne_bus")
-    peer, came = ScriptedPeer(), list[Incoming]()
+    peer, came = ScriptedPeer(), list[IncomingMessage]()
     async with serving(peer) as port:
         connection = await BusConnection.connect("127.0.0.1", port)
         await connection.subscribe("maps", CreditWindow(2), came.append)
@@ -34,7 +34,7 @@ async def test_a_peer_that_has_used_up_its_credit_is_a_line_for_those_who_look(
         await until_async(lambda: len(came) == 2)
         await connection.close()
     lines = [record.getMessage() for record in caplog.records if "credit" in record.getMessage()]
-    assert lines == [f"127.0.0.1:{port} has used up the credit of 'maps'"]
+    assert lines == [f'a peer has used up its credit peer="127.0.0.1:{port}" address="maps"']
 
 
 class Cut:

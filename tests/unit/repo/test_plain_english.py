@@ -210,11 +210,11 @@ def test_a_loop_over_one_is_found_in_each_form() -> None:
     assert loops_over_one(code) == [1, 2, 3]
 
 
-#: A constant whose comment says that it is a number of seconds.
-SECONDS = re.compile(r"^#: Seconds\b.*\n(?:#:.*\n)*(_?[A-Z][A-Z0-9_]*)(?:: \w+)? = ", re.MULTILINE)
+#: A constant whose comment says that it is a number of seconds, or the first of several.
+SECONDS = re.compile(r"^#: Seconds\b.*\n(?:#:.*\n)*(_?[A-Z][A-Z0-9_]*)(?:, \w+)*(?:: \w+)? = ", re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", ["packages/jobs/", "packages/relay/"])
+@pytest.mark.parametrize("folder", ["packages/bus/", "packages/jobs/", "packages/relay/"])
 def test_the_name_of_a_constant_in_seconds_says_so(folder: str) -> None:
     named = [(name, found) for name in code_in(folder) for found in SECONDS.findall(Path(steps.ROOT, name).read_text())]
 

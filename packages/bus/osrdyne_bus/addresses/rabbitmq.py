@@ -27,7 +27,7 @@ QUEUES = "/queues/"
 #: Most bytes of the name of a queue or exchange.
 MOST_NAME = 255
 #: Milliseconds after which the queue of a server that is gone is deleted, with what is in it.
-SERVER_QUEUE_EXPIRES = 30 * 60 * 1000
+SERVER_QUEUE_EXPIRES_MS = 30 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def queue_of(address: str) -> QueueDeclaration:
     kind, *words = name.split(".")
     arguments: dict[str, str | int] = {"x-queue-type": "quorum"}
     if kind in ("exclusive", "broadcast"):
-        arguments["x-expires"] = SERVER_QUEUE_EXPIRES
+        arguments["x-expires"] = SERVER_QUEUE_EXPIRES_MS
     return QueueDeclaration(name, arguments, ".".join((kind, *words[:2])) if kind == "broadcast" else None)
 
 

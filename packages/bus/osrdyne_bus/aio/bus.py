@@ -1,70 +1,33 @@
-"""The messages of a program over its connection to a broker or mesh: requests, replies and notifications."""
+"""The bus of a program: its connection to a broker or mesh, and the messages that leave and come over it."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, name_of, scheme_for
 from osrdyne_bus.aio import mesh
+from osrdyne_bus.aio.calls import WaitingCalls
 from osrdyne_bus.aio.kept_connection import KeptConnection, Tls
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.aio.senders import AnyAddress
+from osrdyne_bus.aio.sending import AddressOf, MessageSender
 from osrdyne_bus.aio.subscriptions import KeptSubscription
-from osrdyne_bus.counts import BusCounts, Counted
+from osrdyne_bus.counts import BusCounts, OutcomeCounter
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import Incoming, SendLink
-from osrdyne_bus.engine.senders import expire
-from osrdyne_bus.errors import (
-    BusClosed,
-    DeliveryFailure,
-    InvalidTarget,
-    LinkRefused,
-    MessagingError,
-    MessagingTimeout,
-    PeerLost,
-    RepliesLost,
-    SendTimedOut,
-    Unsent,
-)
+from osrdyne_bus.engine import IncomingMessage
+from osrdyne_bus.errors import BusClosed, InvalidTarget
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
-from osrdyne_calls.slots import Slots
-from osrdyne_protocol.durations import timeout_of
-from osrdyne_runtime.retry import Retry
-
-log = logging.getLogger(__name__)
-
-#: What a message is sent to, and what it is, by the connection that it leaves over.
-AddressOf = Callable[[PeerConnection], str | AnyAddress]
-Make = Callable[[PeerConnection], Envelope]
-
 
 #: The link that all replies leave over, where one will do.
 REPLIES = AnyAddress("replies")
 #: Stands for the own address for replies, until there is one.
 ITSELF = AnyAddress("itself")
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call that waits for its reply."""
-
-    reply: asyncio.Future[Envelope]
-    #: The peer has its request.
-    sent: bool = False
-
-    def fail(self, why: MessagingError) -> None:
-        if not self.reply.done():
-            self.reply.set_exception(why)
 
 
 class AsyncBus:
@@ -99,19 +62,20 @@ class AsyncBus:
         self.name = name
         self.counts = BusCounts()
         self._count_message, self._count_reply, self._count_call = (
-            Counted(self.counts, kind) for kind in ("message", "reply", "call")
+            OutcomeCounter(self.counts, kind) for kind in ("message", "reply", "call")
         )
+        self._calls = WaitingCalls(self.settings.slots)
         self._connection = KeptConnection(
             peers,
             self.settings,
             tls=tls,
             mechanisms=mechanisms,
             name=name,
-            replied=self._replied,
-            replies_lost=self._fail_sent_calls,
+            replied=self._calls.replied,
+            replies_lost=self._calls.fail_sent,
             counts=self.counts,
         )
-        self._slots: Slots[_Call] = Slots(self.settings.slots, secrets.token_hex(8))
+        self._sender = MessageSender(self._connection, self.settings)
         self._closing: asyncio.Task[None] | None = None
         self._subscriptions: list[KeptSubscription] = []
 
@@ -132,8 +96,7 @@ class AsyncBus:
 
     async def _close(self) -> None:
         last = await self._connection.end()
-        for call in self._slots.waiting():
-            call.fail(BusClosed())
+        self._calls.fail_all(BusClosed)
         if last is not None:
             await self._connection.leave(last)
         for subscription in list(self._subscriptions):
@@ -188,7 +151,7 @@ class AsyncBus:
     @property
     def calls(self) -> int:
         """Calls that wait for their reply."""
-        return self._slots.taken
+        return self._calls.number
 
     @property
     def addressing(self) -> str | None:
@@ -219,7 +182,7 @@ class AsyncBus:
         InvalidTimeout, and OtherProcess in a fork of the process that opened this bus.
         """
         with self._count_message:
-            await self._send(
+            await self._sender.send(
                 lambda to_peer: address(to_peer.scheme),
                 lambda to_peer: envelope(to_peer.scheme) if callable(envelope) else envelope,
                 timeout,
@@ -235,7 +198,7 @@ class AsyncBus:
             return REPLIES if to_peer.replies_by_any_link else to
 
         with self._count_reply:
-            await self._send(address, lambda _: envelope, timeout)
+            await self._sender.send(address, lambda _: envelope, timeout)
 
     async def call(
         self,
@@ -261,37 +224,10 @@ class AsyncBus:
 
     async def _call(self, address: AddressOf, make: Callable[[str, str], Envelope], timeout: float) -> Envelope:
         self._connection.check_here()
-        timeout = timeout_of(timeout)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        call = _Call(loop.create_future())
-        name = self._slots.take(call, now=loop.time(), deadline=deadline)
-        try:
-            try:
-                to_peer = await self._send(
-                    address, lambda to_peer: make(name, to_peer.reply_to), timeout, wants_reply=True
-                )
-            except MessagingError:
-                if not call.reply.done():  # a reply shows that the request arrived
-                    raise
-            else:
-                call.sent = True
-                if to_peer.connection.ended is not None and to_peer.nodes is None and not call.reply.done():
-                    raise RepliesLost(str(to_peer.connection.ended))
-            timer = loop.call_at(deadline, expire, call.reply)
-            try:
-                return await call.reply
-            finally:
-                timer.cancel()
-        except TimeoutError:
-            raise MessagingTimeout(
-                f"no reply within {timeout:g} s; the request was delivered, and may be under way"
-            ) from None
-        finally:
-            self._slots.release(name)
+        return await self._calls.call(self._sender, address, make, timeout)
 
     async def subscribe(
-        self, address: Callable[[Scheme], str], credit: int, received: Callable[[Incoming], None]
+        self, address: Callable[[Scheme], str], credit: int, received: Callable[[IncomingMessage], None]
     ) -> KeptSubscription:
         """Receive what is sent to an address, also over later connections. Raises LinkRefused, PeerLost, BusClosed."""
         self._connection.check_here()
@@ -323,79 +259,3 @@ class AsyncBus:
         await subscription.close()
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-
-    async def _send(
-        self,
-        address: AddressOf,
-        make: Make,
-        timeout: float,
-        *,
-        wants_reply: bool = False,
-    ) -> PeerConnection:
-        """Send a message, and return the connection that it left over."""
-        timeout = timeout_of(timeout)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        retry, resends = Retry(first=0.05, limit=2.0), 0
-        given_back: DeliveryFailure | None = None
-        while True:
-            try:
-                to_peer = self._connection.present
-                link = None if to_peer is None else to_peer.senders.ready(address(to_peer))
-                if to_peer is None or link is None or (wants_reply and not to_peer.reply_to):
-                    to_peer, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
-                message = make(to_peer)
-                if self.settings.text_bodies:
-                    message = replace(message, text=True)
-                await link.send(message, max(0.0, deadline - loop.time()))
-                return to_peer
-            except SendTimedOut as late:
-                if given_back is not None and not late.sent:
-                    raise given_back from None
-                connected = late.sent or late.connected
-                raise SendTimedOut(late.address, timeout, sent=late.sent, connected=connected) from None
-            except Unsent:
-                pause = retry.failed()
-            except DeliveryFailure as failure:
-                assert to_peer is not None
-                most = math.inf if to_peer.scheme.routed else 0
-                if self.settings.resends is not None:
-                    most = self.settings.resends
-                if not (failure.released or self.settings.resend_modified) or resends >= most:
-                    raise
-                pause, resends, given_back = retry.failed(), resends + 1, failure
-            await asyncio.sleep(max(0.0, min(pause, deadline - loop.time())))
-
-    async def _ready(
-        self, address: AddressOf, timeout: float, deadline: float, *, wants_reply: bool
-    ) -> tuple[PeerConnection, SendLink]:
-        """Return a connection, and its link to the address. Raises SendTimedOut, LinkRefused, Unsent, BusClosed."""
-        to: str | AnyAddress = ""
-        try:
-            async with asyncio.timeout_at(deadline):
-                to_peer = await asyncio.shield(self._connection.soon())
-                to = address(to_peer)
-                if wants_reply:
-                    await self._connection.receive_replies(to_peer)
-                    to = address(to_peer)
-                return to_peer, await to_peer.sender(to)
-        except TimeoutError:
-            at = to if isinstance(to, str) else to.purpose
-            raise SendTimedOut(at, timeout, sent=False, connected=self.is_connected) from None
-        except LinkRefused as refused:
-            if refused.condition:
-                raise
-            raise Unsent(str(refused)) from refused  # the peer was slow: it may be quicker next time
-        except PeerLost as lost:
-            raise Unsent(str(lost)) from lost
-
-    def _replied(self, incoming: Incoming) -> None:
-        call = self._slots.match(incoming.envelope.correlation_id)
-        incoming.accept()
-        if call is not None and not call.reply.done():
-            call.reply.set_result(incoming.envelope)
-
-    def _fail_sent_calls(self, why: MessagingError) -> None:
-        for call in self._slots.waiting():
-            if call.sent:
-                call.fail(why)

@@ -13,7 +13,7 @@ from osrdyne_bus.aio.peer_connection import PeerConnection, join
 from osrdyne_bus.aio.senders import seen
 from osrdyne_bus.counts import BusCounts
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import BusConnection, Incoming, Login
+from osrdyne_bus.engine import BusConnection, IncomingMessage, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
 from osrdyne_bus.peers import Addresses, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
@@ -26,9 +26,9 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds for the broker to delete a reply queue when the bus is closed.
-DELETION = 2.0
+DELETION_SECONDS = 2.0
 #: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
-SETTLED = 5.0
+STABLE_CONNECTION_SECONDS = 5.0
 #: After so many connections in a row that do not work, replies have another queue: RabbitMQ closes the connection of a
 #: receiver where it cannot deliver a message, and keeps that message.
 QUICK_ENDS = 4
@@ -49,7 +49,7 @@ class KeptConnection:
         tls: Tls,
         mechanisms: str | None,
         name: str,
-        replied: Callable[[Incoming], None],
+        replied: Callable[[IncomingMessage], None],
         replies_lost: Callable[[MessagingError], None],
         counts: BusCounts,
     ) -> None:
@@ -184,7 +184,7 @@ class KeptConnection:
                 if tried + 1 == len(self._peers):
                     raise
                 if self._task is None:  # it is being opened, and the caller gets the last error alone
-                    log.warning("%s; the next peer is tried", error)
+                    log.warning("the next peer is tried", extra={"reason": str(error)})
                 passed_over.append(error)
             else:
                 assert self._next is not None
@@ -194,7 +194,7 @@ class KeptConnection:
                     raise BusClosed
                 self._at = (self._at + tried) % len(self._peers)
                 for why in passed_over if self._task else ():  # while none is reached, the outage is logged
-                    log.warning("%s; the next peer is used", why)
+                    log.warning("the next peer is used", extra={"reason": str(why)})
                 self._counts.connections += 1
                 self._next.set_result(to_peer)
                 return
@@ -246,7 +246,7 @@ class KeptConnection:
 
     def _give_up_replies(self, why: MessagingError) -> None:
         lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {why}")
-        log.warning("%s", lost)
+        log.warning("replies to earlier calls are lost", extra={"reason": str(why)})
         self._reply_queue = self._new_reply_queue()
         self._replies_lost(lost)
 
@@ -277,7 +277,7 @@ class KeptConnection:
             # One that ends again and again must not be opened without pause.
             worked_for = loop.time() - began
             pause = retry.failed()
-            if worked_for > SETTLED:
+            if worked_for > STABLE_CONNECTION_SECONDS:
                 # It is opened again at once. The first pause is that after a try that fails.
                 retry.worked()
                 pause = self._quick_ends = 0
@@ -291,10 +291,8 @@ class KeptConnection:
                     self._ended_soon(error)
                     outage.failed(str(error), loop.time())
                 except Exception as error:
-                    log.exception(
-                        "connecting to %s failed unexpectedly",
-                        ", ".join(f"{peer.host}:{peer.port}" for peer in self._peers),
-                    )
+                    peers = [f"{peer.host}:{peer.port}" for peer in self._peers]
+                    log.exception("connecting failed unexpectedly", extra={"peers": peers})
                     outage.failed(repr(error), loop.time())
                 else:
                     break
@@ -306,5 +304,5 @@ class KeptConnection:
         # A queue that stays is deleted by the broker, later.
         if to_peer.nodes is not None:
             with contextlib.suppress(MessagingError, TimeoutError):
-                async with asyncio.timeout(DELETION):
+                async with asyncio.timeout(DELETION_SECONDS):
                     await to_peer.nodes.delete(self._reply_queue)

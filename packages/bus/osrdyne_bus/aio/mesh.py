@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.engine.router_management import RouterManagement
 from osrdyne_bus.errors import DeliveryFailure, MessagingError
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for all routers to know an address. They announce what is new about once a second.
-PATIENCE = 5.0
+KNOWN_SECONDS = 5.0
 #: Seconds for one router to answer, and between two questions.
-_ANSWER, _PAUSE = 1.0, 0.1
+_ANSWER_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
 
 
 async def known(to_peer: PeerConnection, address: str) -> None:
     """Return when all routers know a receiver of the peer's; at once where that cannot be known. Never raises.
 
-    A router that does not answer is waited for until PATIENCE.
+    A router that does not answer is waited for until KNOWN_SECONDS.
     """
-    connection = to_peer.connection
+    connection, fields = to_peer.connection, {"peer": to_peer.connection.peer, "address": address}
     if not to_peer.scheme.routed:
         return
     try:
-        async with asyncio.timeout(PATIENCE), RouterManagement.opened(connection) as routers:
+        async with asyncio.timeout(KNOWN_SECONDS), RouterManagement.opened(connection) as routers:
             if routers is not None:
-                own, others = await routers.others(_ANSWER)
+                own, others = await routers.others(_ANSWER_SECONDS)
                 await asyncio.gather(*(_known_at(routers, at, address, own) for at in others.values()))
     except TimeoutError:
-        log.warning("%s: some routers do not know %r yet, or do not say so", connection.peer, address)
+        log.warning("some routers do not know an address yet, or do not say so", extra=fields)
     except MessagingError as error:
-        log.debug("%s does not say whether all routers know %r: %s", connection.peer, address, error)
+        log.debug("a router does not say which routers know an address", extra={**fields, "reason": str(error)})
 
 
 async def _known_at(routers: RouterManagement, at: str, address: str, own: str) -> None:
     while True:
         # A router that has just come may have no way back yet.
         with suppress(TimeoutError, DeliveryFailure):
-            if own in (await routers.read(address, _ANSWER, at=at)).get("remoteHostRouters", ()):
+            if own in (await routers.read(address, _ANSWER_SECONDS, at=at)).get("remoteHostRouters", ()):
                 return
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def distribution(to_peer: PeerConnection, address: str, timeout: float) -> str | None:
@@ -51,7 +51,7 @@ async def distribution(to_peer: PeerConnection, address: str, timeout: float) ->
 
     None where the peer is not a router, or where it does not say it within `timeout` seconds.
     """
-    connection = to_peer.connection
+    connection, fields = to_peer.connection, {"peer": to_peer.connection.peer, "address": address}
     if not to_peer.scheme.routed:
         return None
     try:
@@ -61,5 +61,5 @@ async def distribution(to_peer: PeerConnection, address: str, timeout: float) ->
             await to_peer.sender(address)  # a router knows an address when a link has it
             return str((await routers.read(address, timeout)).get("distribution", "")) or None
     except (TimeoutError, MessagingError) as error:
-        log.debug("%s does not say how it delivers to %r: %s", connection.peer, address, error)
+        log.debug("a router does not say how it delivers to an address", extra={**fields, "reason": repr(error)})
         return None

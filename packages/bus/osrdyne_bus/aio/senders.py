@@ -11,7 +11,7 @@ from osrdyne_bus.engine import BusConnection, SendLink
 from osrdyne_bus.errors import LinkRefused
 
 #: Seconds for which a refused address is not tried again. RabbitMQ 4.0 ends a session for each try.
-REFUSED = 1.0
+REFUSED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Senders:
             return link
         except LinkRefused as error:
             if error.condition:  # which says that the peer refused it, and not that it was slow
-                self._refused[address] = (error, self._connection.loop.time() + REFUSED)
+                self._refused[address] = (error, self._connection.loop.time() + REFUSED_SECONDS)
             raise
         finally:
             del self._attaching[address]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from osrdyne_bus.addresses import Scheme
 from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import Incoming, Subscription
+from osrdyne_bus.engine import IncomingMessage, Subscription
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
@@ -17,9 +17,9 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds after which a link counts as one that works: the next one is then attached without a pause.
-SETTLED = 5.0
+STABLE_LINK_SECONDS = 5.0
 #: Seconds for a router to say that it sends no more.
-DRAIN = 2.0
+DRAIN_SECONDS = 2.0
 #: Returns the bus' present connection, and waits for one where there is none. Raises BusClosed.
 Join = Callable[[], "asyncio.Future[PeerConnection]"]
 
@@ -32,7 +32,7 @@ class KeptSubscription:
         join: Join,
         address: Callable[[Scheme], str],
         window: CreditWindow,
-        received: Callable[[Incoming], None],
+        received: Callable[[IncomingMessage], None],
     ) -> None:
         """`address` names it, by the scheme of the connection."""
         self._join = join
@@ -82,7 +82,7 @@ class KeptSubscription:
             # A link that ends again and again must not be attached without pause.
             worked_for = loop.time() - began
             pause = retry.failed()
-            if worked_for > SETTLED:
+            if worked_for > STABLE_LINK_SECONDS:
                 # It is attached again at once. The first pause is that after a try that fails.
                 retry.worked()
                 pause = 0
@@ -111,6 +111,6 @@ class KeptSubscription:
         finally:
             if self._link is not None:
                 if self._link.drains:
-                    await self._link.drain(DRAIN)
+                    await self._link.drain(DRAIN_SECONDS)
                 self._link.close()
             self.window.closed()

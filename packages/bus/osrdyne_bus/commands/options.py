@@ -70,7 +70,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON documents.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class PeerOptions:
     """A peer, as the options name it."""
 
     broker: Callable[[], str]

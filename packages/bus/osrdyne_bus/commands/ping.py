@@ -37,13 +37,13 @@ def command(
     bus or a server did not answer, or fanouts do not reach all servers.
     """
     peer = options.chosen(context, broker, broker_file)
-    where = options.Where(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
+    where = options.PeerOptions(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     if not asyncio.run(_ask(where, asked, timeout, as_json=json)):
         raise typer.Exit(NO)
 
 
-async def _ask(where: options.Where, asked: list[Target], timeout: float, *, as_json: bool) -> bool:
+async def _ask(where: options.PeerOptions, asked: list[Target], timeout: float, *, as_json: bool) -> bool:
     async with where.opened("osrdyne bus ping") as bus:
         found = await ask_bus(bus, timeout)
         if not as_json:

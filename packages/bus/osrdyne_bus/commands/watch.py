@@ -41,14 +41,14 @@ def command(
     The first connection has to succeed. With --json each round is one line.
     """
     peer = options.chosen(context, broker, broker_file)
-    where = options.Where(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
+    where = options.PeerOptions(peer, addressing, root, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(where, asked, timeout, every, rounds, as_json=json))
 
 
 async def _watch(
-    where: options.Where, asked: list[Target], timeout: float, every: float, rounds: int | None, *, as_json: bool
+    where: options.PeerOptions, asked: list[Target], timeout: float, every: float, rounds: int | None, *, as_json: bool
 ) -> None:
     loop = asyncio.get_running_loop()
     async with where.opened("osrdyne bus watch") as bus:

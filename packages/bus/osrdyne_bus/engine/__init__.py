@@ -15,7 +15,7 @@ except ImportError as error:
 from osrdyne_bus.engine.connection import BusConnection
 from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.sessions import MOST_SESSIONS
-from osrdyne_bus.engine.subscriptions import Incoming, Subscription
+from osrdyne_bus.engine.subscriptions import IncomingMessage, Subscription
 from osrdyne_bus.logins import Login
 
-__all__ = ["BusConnection", "Incoming", "Login", "MOST_SESSIONS", "SendLink", "Subscription"]
+__all__ = ["BusConnection", "IncomingMessage", "Login", "MOST_SESSIONS", "SendLink", "Subscription"]

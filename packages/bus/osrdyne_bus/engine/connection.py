@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
@@ -19,25 +18,19 @@ from proton import Delivery, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.handshake import Handshake, NotAmqp
-from osrdyne_bus.engine.links import End, refuse, said_by
-from osrdyne_bus.engine.messages import UnreadableMessage, decoded
+from osrdyne_bus.engine.links import BusLink, refuse, said_by
 from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.sessions import MOST_SESSIONS, Sessions
-from osrdyne_bus.engine.subscriptions import Incoming, Received, Subscription
+from osrdyne_bus.engine.subscriptions import LARGEST_MESSAGE, Received, Subscription
 from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
-from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_runtime import certificate_faults
 
-log = logging.getLogger(__name__)
-
-#: Seconds to connect and log in.
-PATIENCE = 10.0
+#: Seconds for the peer to open a connection, login included, and to close it.
+ANSWER_SECONDS = 10.0
 #: Seconds until the end of a session by the peer is answered.
-SESSION_ENDS = 1.0
-#: Most bytes of a message that a subscription takes.
-LARGEST_MESSAGE = 128 * 2**20
+SESSION_END_SECONDS = 1.0
 
 
 def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
@@ -55,7 +48,7 @@ def _paired(link: Any, address: str) -> Any:
     return link
 
 
-EndT = TypeVar("EndT", bound=End)
+LinkT = TypeVar("LinkT", bound=BusLink)
 
 
 class BusConnection:
@@ -69,8 +62,8 @@ class BusConnection:
         self._connection = proton.Connection()
         # By the address of the link, and not in proton's objects: what these refer to lives as long as they do, and no
         # collector sees it.
-        self._ends: dict[int, End] = {}
-        self._sessions = Sessions(self._begin_session, lambda: self._most_sessions, self._ends)
+        self._links: dict[int, BusLink] = {}
+        self._sessions = Sessions(self._begin_session, lambda: self._most_sessions, self._links)
         self._transport = ProtonTransport(
             self._connection, self._happened, not_logged_in=self._not_logged_in, disconnected=self._disconnected
         )
@@ -106,11 +99,11 @@ class BusConnection:
         made = cls(peer)
         made._prepare(login, virtual_host or host, container)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await loop.create_connection(lambda: made._transport, host, port, ssl=tls)
                 await asyncio.shield(made._open)
         except TimeoutError:
-            made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
+            made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {ANSWER_SECONDS:g} s"))
             raise made.ended or ConnectFailed(peer) from None
         except (OSError, UnicodeError) as error:  # a host that is not a name is a UnicodeError
             fault = certificate_faults.fault(error, authority=authority, setting="`tls`, or --ca-file of a command")
@@ -209,10 +202,10 @@ class BusConnection:
                 answers.close()
                 raise
 
-    async def _attach(self, link: Any, end: EndT) -> EndT:
-        self._ends[hash(link)] = end
-        await end.attached()
-        return end
+    async def _attach(self, link: Any, ours: LinkT) -> LinkT:
+        self._links[hash(link)] = ours
+        await ours.attached()
+        return ours
 
     def _begin_session(self) -> Any:
         session = self._connection.session()
@@ -223,9 +216,9 @@ class BusConnection:
     def _most_sessions(self) -> int:
         return min(MOST_SESSIONS, int(self._engine.remote_channel_max) + 1)
 
-    def gone(self, end: End) -> None:
+    def gone(self, link: BusLink) -> None:
         """Forget a link."""
-        self._ends.pop(end.key, None)
+        self._links.pop(link.key, None)
 
     def given_up(self, link: Any) -> None:
         """A link is closed before the peer has answered it."""
@@ -236,7 +229,7 @@ class BusConnection:
         return f"{self._connection.container}-{self._number}"
 
     async def close(self) -> None:
-        """Close the connection; the peer has PATIENCE to say that it is closed. Safe to repeat."""
+        """Close the connection; the peer has ANSWER_SECONDS to say that it is closed. Safe to repeat."""
         self._lost = None
         try:
             if self.ended is None:
@@ -244,7 +237,7 @@ class BusConnection:
                 self._connection.close()
                 self._transport.work()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(ANSWER_SECONDS):
                         await self._transport.gone.wait()
         finally:
             self._abort(None)
@@ -288,15 +281,15 @@ class BusConnection:
 
     def _session_closed(self, event: Event) -> None:
         session = event.session
-        for end in list(self._ends.values()):
-            if end.session == session:
-                self._refused(end, session.remote_condition)
-                end.free()
+        for link in list(self._links.values()):
+            if link.session == session:
+                self._refused(link, session.remote_condition)
+                link.free()
         # Answered late, so that no new session has its channel meanwhile: RabbitMQ 4.0 may still give the first frames
         # of that one to the session that it ended. And not freed: with proton 0.40.0 the process aborts later, when
         # Python collects what refers to it.
         self._sessions.ended(session)
-        self.loop.call_later(SESSION_ENDS, self._answer_end, session)
+        self.loop.call_later(SESSION_END_SECONDS, self._answer_end, session)
 
     def _answer_end(self, session: Any) -> None:
         self._sessions.answer(session)
@@ -323,60 +316,33 @@ class BusConnection:
             return
         # A peer that refuses a link attaches it without a terminus, and detaches it with the reason at once.
         far = link.remote_target if link.is_sender else link.remote_source
-        if (end := self._ends.get(hash(link))) and far.type != Terminus.UNSPECIFIED:
-            end.opened()
+        if (ours := self._links.get(hash(link))) and far.type != Terminus.UNSPECIFIED:
+            ours.opened()
 
     def _link_closed(self, event: Event) -> None:
         link = event.link
         self._sessions.answered(link)
-        if end := self._ends.get(hash(link)):
-            self._refused(end, link.remote_condition)
+        if ours := self._links.get(hash(link)):
+            self._refused(ours, link.remote_condition)
         link.close()
         link.free()
 
-    def _refused(self, end: End, condition: Any) -> None:
+    def _refused(self, link: BusLink, condition: Any) -> None:
         name, description = said_by(condition)
-        why = f"{self.peer} ended the link to {end.address!r}: {description or name or 'no reason'}"
-        end.end(LinkRefused(why, condition=name))
-        self.gone(end)
+        why = f"{self.peer} ended the link to {link.address!r}: {description or name or 'no reason'}"
+        link.end(LinkRefused(why, condition=name))
+        self.gone(link)
 
     def _flow(self, event: Event) -> None:
-        if (end := self._ends.get(hash(event.link))) is not None:
-            end.flowed()
+        if (ours := self._links.get(hash(event.link))) is not None:
+            ours.flowed()
 
     def _delivered(self, delivery: Any) -> None:
-        end = self._ends.get(addressof(pn_delivery_link(delivery._impl)))  # noqa: SLF001
-        if isinstance(end, SendLink):
-            end.updated(delivery)
-        elif isinstance(end, Subscription) and delivery.readable:
-            if not delivery.aborted and end.read(delivery.pending) > LARGEST_MESSAGE:
-                self._detach(end, "amqp:link:message-size-exceeded", "it sent more than a message may have")
-            elif delivery.aborted or not delivery.partial:
-                self._received(end, delivery)
-
-    def _received(self, subscription: Subscription, delivery: Any) -> None:
-        if subscription.window.credit == 0:
-            self._detach(subscription, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
-            return
-        if subscription.window.arrived():
-            log.debug("%s has used up the credit of %r", self.peer, subscription.address)
-        if delivery.aborted:
-            subscription.left_out()
-            delivery.settle()  # which makes the next one the current one
-            subscription.settled()
-            return
-        try:
-            envelope = decoded(subscription.whole(), any_body=subscription.any_body)
-        except UnreadableMessage as error:
-            log.warning("a message to %s is rejected: %s", subscription.address, error)
-            Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
-        else:
-            subscription.received(Incoming(envelope, delivery, subscription))
-
-    def _detach(self, subscription: Subscription, condition: str, said: str) -> None:
-        subscription.end(LinkRefused(f"the link to {subscription.address!r} was ended: {said}"))
-        self.gone(subscription)
-        subscription.refuse(condition, said)
+        ours = self._links.get(addressof(pn_delivery_link(delivery._impl)))  # noqa: SLF001
+        if isinstance(ours, SendLink):
+            ours.updated(delivery)
+        elif isinstance(ours, Subscription) and delivery.readable:
+            ours.delivered(delivery)
 
     _HANDLERS: ClassVar[Mapping[int, Callable[[BusConnection, Event], None]]] = {
         Event.CONNECTION_REMOTE_OPEN.number: _opened,
@@ -397,12 +363,12 @@ class BusConnection:
         if not self._open.done():
             self._open.set_exception(why)
             self._open.exception()
-        ends = list(self._ends.values())
-        self._ends.clear()
-        for end in ends:
-            end.end(why)
+        links = list(self._links.values())
+        self._links.clear()
+        for link in links:
+            link.end(why)
         # A peer that reads nothing would else keep the socket, and what is to be written, for ever.
-        self._abort_later = self.loop.call_later(PATIENCE, self._abort, None)
+        self._abort_later = self.loop.call_later(ANSWER_SECONDS, self._abort, None)
         if self._lost is not None:
             self._lost(why)
 

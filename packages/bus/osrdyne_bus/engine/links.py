@@ -15,10 +15,10 @@ import proton
 from osrdyne_bus.errors import LinkRefused, MessagingError, PeerLost
 
 #: Seconds for the peer to attach a link.
-PATIENCE = 10.0
+ATTACH_SECONDS = 10.0
 
 
-class Owner(Protocol):
+class LinkOwner(Protocol):
     """What a link needs of its connection."""
 
     loop: asyncio.AbstractEventLoop
@@ -27,17 +27,17 @@ class Owner(Protocol):
     def flush_soon(self) -> None:
         """Write what there is to write before the loop waits again."""
 
-    def gone(self, end: End) -> None:
+    def gone(self, link: BusLink) -> None:
         """Forget a link."""
 
     def given_up(self, link: Any) -> None:
         """A link is closed before the peer has answered it."""
 
 
-class End(ABC):
-    """What senders and subscriptions have in common."""
+class BusLink(ABC):
+    """A link of a connection: what senders and subscriptions have in common."""
 
-    def __init__(self, owner: Owner, link: Any) -> None:
+    def __init__(self, owner: LinkOwner, link: Any) -> None:
         self._owner = owner
         self._link = link
         self._attached: asyncio.Future[None] = owner.loop.create_future()
@@ -64,11 +64,12 @@ class End(ABC):
         self._link.open()
         self._owner.flush_soon()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ATTACH_SECONDS):
                 await asyncio.shield(self._attached)
         except TimeoutError:
             self.close()
-            raise LinkRefused(f"{self._owner.peer} did not attach {self.address!r} within {PATIENCE:g} s") from None
+            late = f"{self._owner.peer} did not attach {self.address!r} within {ATTACH_SECONDS:g} s"
+            raise LinkRefused(late) from None
         except BaseException:
             self.close()
             raise

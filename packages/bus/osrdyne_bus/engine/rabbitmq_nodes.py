@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
-import logging
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -19,21 +18,23 @@ from osrdyne_bus.addresses.rabbitmq import QueueDeclaration
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.connection import BusConnection
 from osrdyne_bus.engine.senders import SendLink
-from osrdyne_bus.engine.subscriptions import Incoming, Subscription
+from osrdyne_bus.engine.subscriptions import IncomingMessage, Subscription
 from osrdyne_bus.errors import LinkRefused, MessagingError, SendTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for the broker to answer.
-PATIENCE = 10.0
+ANSWER_SECONDS = 10.0
 #: Credit for answers.
 MOST_ANSWERS = 64
 #: The queue is there and is another one. Whether it will do is seen when it is attached to.
 _LEFT_ALONE = "409"
+_REFUSED = "the management refused a request"
 
 
-class _Done(enum.Enum):
+class _Result(enum.Enum):
     """What the broker did."""
 
     DONE = enum.auto()
@@ -67,21 +68,21 @@ class RabbitMQNodes:
         """
         body = {"durable": True, "arguments": dict(queue.arguments)}
         done = await self._ask("PUT", f"/queues/{_part(queue.name)}", body)
-        if queue.exchange is not None and done is _Done.DONE:
+        if queue.exchange is not None and done is _Result.DONE:
             path = f"/exchanges/{_part(queue.exchange)}"
-            if await self._ask("PUT", path, {"durable": True, "type": "fanout", "arguments": {}}) is _Done.DONE:
+            if await self._ask("PUT", path, {"durable": True, "type": "fanout", "arguments": {}}) is _Result.DONE:
                 binding = {"source": queue.exchange, "destination_queue": queue.name, "binding_key": ""}
                 await self._ask("POST", "/bindings", {**binding, "arguments": {}})
 
     async def has(self, name: str) -> bool:
         """Return whether there is a queue of this name, or whether the user may not know. Raises MessagingError."""
-        return await self._ask("GET", f"/queues/{_part(name)}", None) is not _Done.MISSING
+        return await self._ask("GET", f"/queues/{_part(name)}", None) is not _Result.MISSING
 
     async def delete(self, name: str) -> None:
         """Delete a queue. Raises MessagingError."""
         await self._ask("DELETE", f"/queues/{_part(name)}", None)
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Done:
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Result:
         """Ask the broker for something. Raises MessagingError."""
         async with self._lock:
             try:
@@ -89,19 +90,19 @@ class RabbitMQNodes:
                 said = await self._answer(request, body)
             except LinkRefused as refused:
                 if refused.condition == "amqp:unauthorized-access":
-                    log.debug("%s %s was refused: %s", method, path, refused)
-                    return _Done.LEFT_ALONE
+                    log.debug(_REFUSED, extra={"method": method, "path": path, "reason": str(refused)})
+                    return _Result.LEFT_ALONE
                 raise
         status = said.subject or ""
         if status == _LEFT_ALONE:
-            log.debug("%s %s was refused with %s", method, path, status)
-            return _Done.LEFT_ALONE
+            log.debug(_REFUSED, extra={"method": method, "path": path, "reason": status})
+            return _Result.LEFT_ALONE
         if status == "404":
-            return _Done.MISSING
+            return _Result.MISSING
         if not status.startswith("2"):
             why = said.body.decode(errors="replace") or "it gave no reason"
             raise MessagingError(f"{self._connection.peer} answered {method} {path} with {status or '?'}: {why}")
-        return _Done.DONE
+        return _Result.DONE
 
     async def _answer(self, request: Envelope, body: Mapping[str, Any] | None) -> Envelope:
         link = await self._attached()
@@ -119,18 +120,18 @@ class RabbitMQNodes:
         try:
             if answers.ended is not None:
                 raise answers.ended.with_traceback(None)
-            await link.send(request, PATIENCE, value=body)
-            async with asyncio.timeout(PATIENCE):
+            await link.send(request, ANSWER_SECONDS, value=body)
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return await answer
         except (TimeoutError, SendTimedOut):
             what = f"{request.subject} {request.to}"
-            raise MessagingError(f"{self._connection.peer} did not answer {what} within {PATIENCE:g} s") from None
+            raise MessagingError(f"{self._connection.peer} did not answer {what} within {ANSWER_SECONDS:g} s") from None
         finally:
             self._waiting = None
             if answer.done() and not answer.cancelled():
                 answer.exception()  # the wait may have ended before
 
-    def _answered(self, incoming: Incoming) -> None:
+    def _answered(self, incoming: IncomingMessage) -> None:
         incoming.accept()
         if self._waiting is not None:
             number, answer = self._waiting

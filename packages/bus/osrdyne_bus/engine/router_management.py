@@ -16,7 +16,7 @@ from typing import Any
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.connection import BusConnection
 from osrdyne_bus.engine.senders import SendLink
-from osrdyne_bus.engine.subscriptions import Incoming
+from osrdyne_bus.engine.subscriptions import IncomingMessage
 from osrdyne_bus.errors import MessagingError, SendTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
 
@@ -104,7 +104,7 @@ class RouterManagement:
             raise MessagingError(f"{to!r} answered {properties['operation']} with {status}")
         return {str(key): value for key, value in answer.value.items()}
 
-    def _answered(self, incoming: Incoming) -> None:
+    def _answered(self, incoming: IncomingMessage) -> None:
         incoming.accept()
         waiting = self._answers.get(str(incoming.envelope.correlation_id))
         if waiting is not None and not waiting.done():

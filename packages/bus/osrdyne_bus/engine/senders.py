@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from dataclasses import dataclass
 from types import EllipsisType
@@ -15,7 +14,7 @@ from typing import Any
 
 from proton import Delivery
 
-from osrdyne_bus.engine.links import End, Owner, said_by
+from osrdyne_bus.engine.links import BusLink, LinkOwner, said_by
 from osrdyne_bus.engine.messages import Value, encoded
 from osrdyne_bus.errors import (
     DeliveryFailure,
@@ -29,8 +28,9 @@ from osrdyne_bus.errors import (
     Unsent,
 )
 from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 #: Bytes of a message that the engine is given at once. With each window of the peer's, proton moves all that it has: it
@@ -45,7 +45,7 @@ def expire(waiting: asyncio.Future[Any]) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class _Outgoing:
+class _OutgoingMessage:
     """A message that waits for credit, or for its outcome."""
 
     encoded: bytes
@@ -56,18 +56,18 @@ class _Outgoing:
     tag: str | None = None
 
 
-class SendLink(End):
+class SendLink(BusLink):
     """A sender to one address. Messages leave in the order of `send`, each as soon as there is credit for it."""
 
-    def __init__(self, owner: Owner, link: Any, *, settled: bool = False) -> None:
+    def __init__(self, owner: LinkOwner, link: Any, *, settled: bool = False) -> None:
         """`settled`: a message counts as taken as soon as it leaves."""
         super().__init__(owner, link)
         self._settled = settled
-        self._waiting: deque[_Outgoing] = deque()
+        self._waiting: deque[_OutgoingMessage] = deque()
         # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
-        self._unsettled: dict[str, _Outgoing] = {}
+        self._unsettled: dict[str, _OutgoingMessage] = {}
         #: The message that the engine has a part of, its delivery, and how many of its bytes the engine was given.
-        self._begun: tuple[_Outgoing, Delivery] | None = None
+        self._begun: tuple[_OutgoingMessage, Delivery] | None = None
         self._handed = 0
         #: Since when messages wait for credit, in seconds of the loop's clock; None while none does.
         self._without_credit: float | None = None
@@ -101,7 +101,7 @@ class SendLink(End):
             message = encoded(envelope, value)
         except Exception as error:  # proton raises what it meets: OverflowError, UnicodeEncodeError, ...
             raise UnsendableMessage(f"the message to {self.address!r} cannot be sent: {error!r}") from error
-        outgoing = _Outgoing(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
+        outgoing = _OutgoingMessage(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
         most = int(self._link.remote_max_message_size or 0)
         if most and len(outgoing.encoded) > most:
             raise MessageTooLarge(self.address, len(outgoing.encoded), most)
@@ -111,7 +111,7 @@ class SendLink(End):
             self.pump()
             if outgoing.tag is None and self._without_credit is None:
                 self._without_credit = self._owner.loop.time()
-                log.debug("%s: messages to %r wait for credit", self._owner.peer, self.address)
+                log.debug("messages wait for credit", extra={"peer": self._owner.peer, "address": self.address})
             await outgoing.outcome
         except TimeoutError:
             raise SendTimedOut(self.address, timeout, sent=outgoing.tag is not None) from None
@@ -128,7 +128,7 @@ class SendLink(End):
                 break
         self._owner.flush_soon()
 
-    def _begin(self, outgoing: _Outgoing) -> bool:
+    def _begin(self, outgoing: _OutgoingMessage) -> bool:
         """Begin a message, and return whether it is still wanted."""
         if self._owner.loop.time() >= outgoing.until:
             expire(outgoing.outcome)  # credit came before the timer of a process that stood still
@@ -168,7 +168,8 @@ class SendLink(End):
         if self._without_credit is not None and self._link.credit > 0:
             waited = self._owner.loop.time() - self._without_credit
             self._without_credit = None
-            log.debug("%s: credit for %r came after %.3f s", self._owner.peer, self.address, waited)
+            fields = {"peer": self._owner.peer, "address": self.address, "seconds": round(waited, 3)}
+            log.debug("credit has come", extra=fields)
         self.pump()
         if self._link.drain_mode and self._begun is None:
             # What is left of it counts as used then, which the peer may wait for.
@@ -201,7 +202,7 @@ class SendLink(End):
         self._waiting.clear()
         self._unsettled.clear()
 
-    def _forget(self, outgoing: _Outgoing) -> None:
+    def _forget(self, outgoing: _OutgoingMessage) -> None:
         # One that has left stays unsettled until its outcome comes: proton would send it as settled where it still
         # waits for the peer.
         if outgoing.tag is None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from osrdyne_bus.engine.links import End
+from osrdyne_bus.engine.links import BusLink
 from osrdyne_bus.errors import MessagingError
 
 #: Most sessions of a connection, where the peer allows as many; RabbitMQ allows 64.
@@ -23,11 +23,11 @@ class Sessions:
     follow when a session is ended and another one begun at once.
     """
 
-    def __init__(self, begin: Callable[[], Any], most: Callable[[], int], ends: Mapping[int, End]) -> None:
-        """`begin` opens a session, `most` says how many the peer allows, and `ends` are the links there are."""
+    def __init__(self, begin: Callable[[], Any], most: Callable[[], int], links: Mapping[int, BusLink]) -> None:
+        """`begin` opens a session, `most` says how many the peer allows, and `links` are those there are."""
         self._begin = begin
         self._most = most
-        self._ends = ends
+        self._links = links
         self._open: list[Any] = []
         #: Those that the peer ended, and whose end is not answered yet: they have their channels still.
         self._ended: list[Any] = []
@@ -55,17 +55,17 @@ class Sessions:
     def _chosen(self) -> Any:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
-        links = Counter(end.session for end in self._ends.values())
+        used = Counter(link.session for link in self._links.values())
         free = [session for session in self._open if session not in self._attaching]
         # The answer to a link that was given up may be the end of its session.
         answered = [session for session in free if session not in self._unanswered.values()]
-        if (unused := next((session for session in answered if not links[session]), None)) is not None:
+        if (unused := next((session for session in answered if not used[session]), None)) is not None:
             return unused
         if len(self._open) + len(self._ended) < self._most():
             session = self._begin()
             self._open.append(session)
             return session
-        return min(answered or free, key=links.__getitem__, default=None)
+        return min(answered or free, key=used.__getitem__, default=None)
 
     def given_up(self, link: Any) -> None:
         """A link was closed before the peer had answered it."""

@@ -14,12 +14,19 @@ import proton
 from proton import Delivery
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine.links import End, Owner
-from osrdyne_bus.errors import MessagingError
+from osrdyne_bus.engine.links import BusLink, LinkOwner
+from osrdyne_bus.engine.messages import UnreadableMessage, decoded
+from osrdyne_bus.errors import LinkRefused, MessagingError
 from osrdyne_bus.messages.envelopes import Envelope, words
+from osrdyne_runtime import log_lines
+
+log = log_lines.logger(__name__)
+
+#: Most bytes of a message that a subscription takes.
+LARGEST_MESSAGE = 128 * 2**20
 
 
-class Incoming:
+class IncomingMessage:
     """A message that came over a subscription. Settle it by one of its methods; the first one counts."""
 
     __slots__ = ("_delivery", "_settled", "envelope", "subscription")
@@ -64,15 +71,15 @@ class Incoming:
 
 
 #: Called in the loop with each message of a subscription, also before `subscribe` has returned. It must not raise.
-Received = Callable[[Incoming], None]
+Received = Callable[[IncomingMessage], None]
 
 
-class Subscription(End):
+class Subscription(BusLink):
     """A receiver, with its credit."""
 
     def __init__(
         self,
-        owner: Owner,
+        owner: LinkOwner,
         link: Any,
         window: CreditWindow,
         received: Received,
@@ -82,7 +89,7 @@ class Subscription(End):
     ) -> None:
         """`any_body`: a body that is neither bytes nor text is the `value`; otherwise it is rejected."""
         super().__init__(owner, link)
-        self.any_body = any_body
+        self._any_body = any_body
         self.drains = drains
         #: What was read of the message that comes, and how many bytes that is. With more than 4 MiB unread, proton 0.41
         #: ends the connection.
@@ -91,7 +98,7 @@ class Subscription(End):
         #: Set when the peer has sent all that it will; None while it may send.
         self._drained: asyncio.Event | None = None
         self.window = window
-        self.received = received
+        self._received = received
 
     @property
     def address(self) -> str:
@@ -103,6 +110,38 @@ class Subscription(End):
         if self.ended is None:
             self._link.flow(self.window.opened())
 
+    def delivered(self, delivery: Any) -> None:
+        """A part of a message came, or the last one."""
+        if not delivery.aborted and self.read(delivery.pending) > LARGEST_MESSAGE:
+            self._break_off("amqp:link:message-size-exceeded", "it sent more than a message may have")
+        elif delivery.aborted or not delivery.partial:
+            self._arrived(delivery)
+
+    def _arrived(self, delivery: Any) -> None:
+        if self.window.credit == 0:
+            self._break_off("amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
+            return
+        if self.window.arrived():
+            log.debug("a peer has used up its credit", extra={"peer": self._owner.peer, "address": self.address})
+        if delivery.aborted:
+            self._forget()
+            delivery.settle()  # which makes the next one the current one
+            self.settled()
+            return
+        try:
+            envelope = decoded(self._whole(), any_body=self._any_body)
+        except UnreadableMessage as error:
+            fields = {"address": self.address, "reason": str(error)}
+            log.warning("an unreadable message is rejected", extra=fields)
+            IncomingMessage(Envelope(), delivery, self).reject("amqp:decode-error", str(error))
+        else:
+            self._received(IncomingMessage(envelope, delivery, self))
+
+    def _break_off(self, condition: str, said: str) -> None:
+        self.end(LinkRefused(f"the link to {self.address!r} was ended: {said}"))
+        self._owner.gone(self)
+        self.refuse(condition, said)
+
     def read(self, size: int) -> int:
         """Take so many bytes of the present message out of the engine, and return how many it has so far."""
         if size and (data := self._link.recv(size)):
@@ -110,15 +149,15 @@ class Subscription(End):
             self._size += len(data)
         return self._size
 
-    def whole(self) -> bytes:
+    def _whole(self) -> bytes:
         """Return the present message, of which all has been read, and go on to the next one."""
         data = b"".join(self._parts)
-        self.left_out()
+        self._forget()
         self._link.advance()
         self.flowed()  # it may have been the last one of the credit
         return data
 
-    def left_out(self) -> None:
+    def _forget(self) -> None:
         """Forget what was read of the present message."""
         self._parts.clear()
         self._size = 0

@@ -19,7 +19,7 @@ from osrdyne_bus.logins import CannotLogIn
 from osrdyne_runtime import hosts
 
 #: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
-IDLE = 30.0
+IDLE_SECONDS = 30.0
 
 
 class ProtonTransport(asyncio.Protocol):
@@ -38,7 +38,7 @@ class ProtonTransport(asyncio.Protocol):
         `not_logged_in` gets why the login failed, and `disconnected` the end of the socket, once.
         """
         self.engine = proton.Transport()
-        self.engine.idle_timeout = IDLE
+        self.engine.idle_timeout = IDLE_SECONDS
         self.gone = asyncio.Event()
         self._connection = connection
         self._collector = Collector()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 
 from osrdyne_bus.aio.bus import AsyncBus
@@ -12,8 +11,9 @@ from osrdyne_bus.errors import MessageTooLarge
 from osrdyne_bus.messages.wire import BusRequest, reply_envelope
 from osrdyne_calls.handling import Outcome
 from osrdyne_protocol import statuses
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Bytes of replies to one address that may wait. Where more do, the caller has gone.
 MOST_WAITING = 64 * 2**20
@@ -44,7 +44,8 @@ class Replies:
         if self._waiting[to] and self._waiting[to] + size > MOST_WAITING:
             self.lost += 1
             self._bus.counts.sent["reply", DROPPED] += 1
-            log.error("a reply to %s is dropped: %d bytes wait for it to take them", to, self._waiting[to])
+            waiting = {"address": to, "bytes": self._waiting[to]}
+            log.error("a reply is dropped: too much waits for its caller", extra=waiting)
             return
         self._waiting[to] += size
         task = asyncio.create_task(self._send(to, request, answer, size))
@@ -66,7 +67,7 @@ class Replies:
                 await self._bus.reply(reply_envelope(request, short), timeout)
         except Exception as error:  # noqa: BLE001 - the caller has its time-out, and others must not suffer
             self.lost += 1
-            log.error("the reply to a call of %r is lost: %s", request.method, error)
+            log.error("the reply to a call is lost", extra={"method": request.method, "reason": str(error)})
         finally:
             self._waiting[to] -= size
             if not self._waiting[to]:

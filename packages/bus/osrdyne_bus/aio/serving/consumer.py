@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-import logging
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,15 +15,16 @@ from typing import Any
 
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.subscriptions import KeptSubscription
-from osrdyne_bus.engine import Incoming
+from osrdyne_bus.engine import IncomingMessage
 from osrdyne_calls.handling import Outcome
 from osrdyne_calls.runners import InExecutor, InThreads, is_async
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for a cancelled handler to end.
-CANCELLATION = 2.0
+CANCELLATION_SECONDS = 2.0
 
 
 class Consumer(ABC):
@@ -51,7 +51,7 @@ class Consumer(ABC):
         self._started = False
         #: Where plain handlers run, from the first of them on.
         self._runner: InThreads | InExecutor | None = None
-        self._waiting: deque[Incoming] = deque()
+        self._waiting: deque[IncomingMessage] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._subscriptions: list[KeptSubscription] = []
         self._stopping = False
@@ -115,11 +115,12 @@ class Consumer(ABC):
         if self._running:
             await asyncio.wait(set(self._running), timeout=grace)
         if left := set(self._running):
-            log.warning("%s stops, and %d of its handlers have not ended within %g s", self._name, len(left), grace)
+            fields = {"consumer": self._name, "handlers": len(left), "seconds": grace}
+            log.warning("handlers that have not ended in time are given up", extra=fields)
             for task in left:
                 task.cancel()
                 self._given_up(task)
-            await asyncio.wait(left, timeout=CANCELLATION)
+            await asyncio.wait(left, timeout=CANCELLATION_SECONDS)
 
     @abstractmethod
     def _given_up(self, task: asyncio.Task[None]) -> None:
@@ -137,7 +138,7 @@ class Consumer(ABC):
     ) -> None:
         await self.stop()
 
-    def _received(self, incoming: Incoming) -> None:
+    def _received(self, incoming: IncomingMessage) -> None:
         if self._stopping:
             incoming.give_back()
         else:
@@ -156,17 +157,17 @@ class Consumer(ABC):
         self._running.discard(task)
         self._begin()
 
-    async def _process(self, incoming: Incoming) -> None:
+    async def _process(self, incoming: IncomingMessage) -> None:
         if not incoming.is_here:
             return
         try:
             await self._handle(incoming)
         except Exception:
-            log.exception("a message to %s could not be handled", incoming.subscription.address)
+            log.exception("a message could not be handled", extra={"address": incoming.subscription.address})
             incoming.reject("osrdyne:failed", "the receiver failed; its log says why")
 
     @abstractmethod
-    async def _handle(self, incoming: Incoming) -> None:
+    async def _handle(self, incoming: IncomingMessage) -> None:
         """Run the handler for a message, and settle it."""
 
     async def _run(self, handler: Callable[[Any], Any], given: object) -> Outcome:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Literal, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.aio.consumer import Consumer
-from osrdyne_bus.aio.replies import Replies
+from osrdyne_bus.aio.serving.consumer import Consumer
+from osrdyne_bus.aio.serving.replies import Replies
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
-from osrdyne_bus.engine import Incoming
+from osrdyne_bus.engine import IncomingMessage
 from osrdyne_bus.messages.wire import BusRequest, read_request
 from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus, described
 from osrdyne_bus.targets import Target
@@ -24,8 +24,9 @@ from osrdyne_calls.handling import Outcome, Reject, Requeue, WorkerError
 from osrdyne_calls.runners import is_async
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 class AsyncBusServer(Consumer):
@@ -114,7 +115,7 @@ class AsyncBusServer(Consumer):
         await self.start()
         return self
 
-    async def _handle(self, incoming: Incoming) -> None:
+    async def _handle(self, incoming: IncomingMessage) -> None:
         request = read_request(incoming.envelope)
         if (answer := late(request, time.time())) is None:
             try:
@@ -122,7 +123,7 @@ class AsyncBusServer(Consumer):
             except NoSuchMethod as error:
                 answer = answer_to_failure(error)
                 if not request.wants_reply:
-                    log.warning("a cast was rejected: %s", error)
+                    log.warning("a cast was rejected", extra={"method": request.method, "reason": str(error)})
                     incoming.reject("osrdyne:no-such-method", str(error))
             else:
                 if self._settles_at_start:
@@ -131,13 +132,13 @@ class AsyncBusServer(Consumer):
         elif not request.wants_reply:
             # A router may have held any number of them.
             level = logging.DEBUG if answer.status == statuses.EXPIRED else logging.WARNING
-            log.log(level, "a cast was rejected: %s", answer.reason)
+            log.log(level, "a cast was rejected", extra={"method": request.method, "reason": answer.reason})
             incoming.reject(f"osrdyne:{answer.status}", answer.reason or "")
         incoming.accept()
         if request.reply_to is not None and answer is not None:
             self._replies.send(request.reply_to, request, answer)
 
-    async def _answered(self, handler: Any, request: BusRequest, incoming: Incoming) -> Outcome | None:
+    async def _answered(self, handler: Any, request: BusRequest, incoming: IncomingMessage) -> Outcome | None:
         """Return what the handler says; None where the request went back, or its caller has another answer."""
         task = asyncio.current_task()
         assert task is not None
@@ -155,7 +156,7 @@ class AsyncBusServer(Consumer):
             stopped = "the server stopped before its handler had ended, which may have done its work"
             self._replies.send(request.reply_to, request, Outcome(statuses.ERROR, reason=stopped))
 
-    async def _answer(self, handler: Any, request: BusRequest, incoming: Incoming) -> Outcome | None:
+    async def _answer(self, handler: Any, request: BusRequest, incoming: IncomingMessage) -> Outcome | None:
         """Return what the handler says; None where the request went back."""
         outcome = await self._run(handler if is_async(handler) else partial(_in_time, handler), request)
         if outcome.status != REQUEUED:
@@ -177,5 +178,5 @@ def _failed(request: BusRequest, error: BaseException) -> Outcome:
     if isinstance(error, Requeue):
         return Outcome(REQUEUED)
     if not isinstance(error, Reject | WorkerError):
-        log.error("the handler of %r failed", request.method, exc_info=error)
+        log.error("the handler of a request failed", extra={"method": request.method}, exc_info=error)
     return answer_to_failure(error)

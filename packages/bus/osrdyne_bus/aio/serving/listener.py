@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.aio.consumer import Consumer
-from osrdyne_bus.engine import Incoming
+from osrdyne_bus.aio.serving.consumer import Consumer
+from osrdyne_bus.engine import IncomingMessage
 from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
 from osrdyne_calls.handling import Outcome, Reject, Requeue, text_of
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.statuses import ERROR, OK, REJECTED
+from osrdyne_runtime import log_lines
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 Listener = Callable[[Notification], None] | Callable[[Notification], Awaitable[None]]
 
@@ -62,7 +62,7 @@ class AsyncBusListener(Consumer):
     def _given_up(self, task: asyncio.Task[None]) -> None:
         """Nothing is to be said: its notification goes back with its link."""
 
-    async def _handle(self, incoming: Incoming) -> None:
+    async def _handle(self, incoming: IncomingMessage) -> None:
         outcome = await self._run(self._handler, read_notification(incoming.envelope))
         if outcome.status == OK:
             incoming.accept()
@@ -83,5 +83,5 @@ def _failed(notification: Notification, error: BaseException) -> Outcome:
         return Outcome(REQUEUED)
     if isinstance(error, Reject):
         return Outcome(REJECTED, reason=text_of(error))
-    log.error("the handler of notification %r failed", notification.event_type, exc_info=error)
+    log.error("the handler of a notification failed", extra={"event_type": notification.event_type}, exc_info=error)
     return Outcome(ERROR, reason=f"{type(error).__name__}: {text_of(error)}")
