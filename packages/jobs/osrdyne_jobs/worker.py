@@ -21,6 +21,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_jobs import messages, states
 from osrdyne_jobs.database.engines import check_tables, engine_for, for_one_statement, place, reading, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
@@ -138,7 +139,7 @@ class _Leases:
     def close(self) -> None:
         self._closed.set()
         for thread in self._threads:
-            thread.join(self._lease)  # a database that hangs must not hold up the end
+            thread.join(CLOSE_SECONDS)  # a database that hangs must not hold up the end
 
     def _watch(self) -> None:
         """Warn runs whose lease was not renewed in time: another worker may begin their jobs."""

@@ -28,6 +28,7 @@ from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
 from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_runtime import certificate_faults
 
 log = logging.getLogger(__name__)
@@ -235,8 +236,8 @@ class BusConnection:
         self._number += 1
         return f"{self._connection.container}-{self._number}"
 
-    async def close(self) -> None:
-        """Close the connection; the peer has PATIENCE to say that it is closed. Safe to repeat."""
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Close the connection; the peer has `timeout` seconds to say that it is closed. Safe to repeat."""
         self._lost = None
         try:
             if self.ended is None:
@@ -244,7 +245,7 @@ class BusConnection:
                 self._connection.close()
                 self._transport.work()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(timeout):
                         await self._transport.gone.wait()
         finally:
             self._abort(None)
