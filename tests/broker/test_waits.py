@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.error
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from testbed.broker import Broker
 from testbed.command_line import Done, osrdyne
 from testbed.outages import moved
 from testbed.peer import make_request_queue
-from testbed.pool import Pool
+from testbed.pool import DaemonProcess, Pool
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import until_async, until_in_thread
 
@@ -201,6 +202,8 @@ class Ill:
     async def end(self, fault: str) -> None:
         if fault == "stopped":
             self._beam.resume()
+        elif fault == "disk alarm":
+            await asyncio.to_thread(self._broker.rabbitmqctl, "set_disk_free_limit", "50MB")
 
     @property
     def _beam(self) -> psutil.Process:
@@ -268,3 +271,22 @@ async def test_what_waits_for_an_ill_broker_ends_in_time_and_says_for_what(
             await in_time(worker, SHORT)
             await in_time(aio.close(), 0.0)
             await in_time(asyncio.to_thread(threads.close), 0.0)
+
+
+async def test_a_daemon_says_that_it_is_not_ready_in_an_alarm_and_is_ready_after_it(
+    private_broker: Broker, make_daemon: Callable[..., DaemonProcess]
+) -> None:
+    daemon = await asyncio.to_thread(make_daemon, Pool.on(private_broker, "/"))
+
+    def status() -> Done:
+        return osrdyne("status", "--url", daemon.url)
+
+    assert (await asyncio.to_thread(status)).code == 0
+    async with ill(private_broker, "disk alarm"):
+        done = await until_in_thread(lambda: one if (one := status()).code == 1 else None)
+        assert "is not ready: broker alarm (" in done.line
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            await asyncio.to_thread(daemon.get, "/readyz")
+        with caught.value as answer:
+            assert (answer.code, b"takes no messages in its alarm" in answer.read()) == (503, True)
+    await until_in_thread(lambda: status().code == 0)
