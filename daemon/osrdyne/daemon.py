@@ -91,7 +91,7 @@ class Daemon:
         await self._driver.close()
 
     def not_ready(self) -> str | None:
-        """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
+        """Say why the daemon cannot work; None when it can, or stands by."""
         return status_view.not_ready(self._state, self._phase, self._detail)
 
     async def _act(self, lifecycle: LifecycleEvents) -> None:

@@ -52,7 +52,7 @@ class Jobs:
             job = administration.get(connection, number)
             begun = running.begin(connection, type=job.type, resource=job.resource, worker="w-1", lease=60.0)
             assert begun is not None
-            running.finish(connection, begun.grip, "failed", "it is \x1b[31mbroken")
+            running.finish(connection, begun.grip, "failed", "it is \x1b[31mbroken", "Traceback:\n  at\x1b[31m x")
 
     def state(self, number: int) -> str:
         return self.client.get(number).state

@@ -33,6 +33,8 @@ class Region(BaseModel):
 
 
 PAYLOAD = '{"year":2013,"note":"a\\u0000b","Area":"é","share":1.0,"secret":null}'
+#: Seconds that a loaded machine may take more than it should. Without a bound it was 5.
+SLACK = 2.5
 ROUTES = JobType("routes", payload=Region, coalesce=True, max_attempts=7)
 
 
@@ -182,6 +184,16 @@ def test_a_client_that_is_closed_lets_its_casts_reach_the_broker(engine: Engine,
     threading.Timer(0.2, cast.set_result, [None]).start()
     jobs.close()
     assert cast.done()
+
+
+def test_a_client_is_closed_in_time_whatever_becomes_of_its_casts(engine: Engine, pool: Pool) -> None:
+    jobs = JobClient(engine, [ROUTES], pool)
+    pool.waits = True
+    jobs.submit("routes", "r", {"year": 1})
+    ended = threading.Thread(target=jobs.close)
+    ended.start()
+    ended.join(1.0 + SLACK)
+    assert not ended.is_alive()
 
 
 def test_a_job_is_committed_with_the_callers_own_data_or_not_at_all(engine: Engine, pool: Pool) -> None:

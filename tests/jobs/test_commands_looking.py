@@ -89,11 +89,12 @@ def test_a_job_is_shown_with_its_payload_and_each_of_its_runs(jobs: Jobs) -> Non
     assert datetime.fromisoformat(document["registered_at"]).tzinfo is not None
     [run] = document["runs"]
     assert (run["worker"], run["outcome"], run["reason"]) == ("w-1", "failed", "it is \x1b[31mbroken")
+    assert run["traceback"] == "Traceback:\n  at\x1b[31m x"
     assert run["began_at"] <= run["ended_at"]
     page = jobs("show", str(number)).out.decode()
     assert 'payload: {"year": 2013}\n' in page
     assert "by w-1" in page
-    assert "failed: it is \\x1b[31mbroken\n" in page
+    assert "failed: it is \\x1b[31mbroken\n    Traceback:\n      at\\x1b[31m x\n" in page
 
 
 def test_an_unknown_job_is_a_no(jobs: Jobs) -> None:

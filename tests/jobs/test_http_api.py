@@ -129,12 +129,12 @@ def test_a_question_that_is_wrong_is_refused_by_the_name_of_its_field(
 def test_a_job_is_shown_with_its_attempts(api: Administration, jobs: Store) -> None:
     number = jobs.register(attempts=1)
     begun = jobs.begun()
-    jobs.finish(begun, states.FAILED, "ValueError: no")
+    jobs.finish(begun, states.FAILED, "ValueError: no", "Traceback of it")
     shown = api.get(f"/api/jobs/{number}")
     assert (shown["state"], shown["reason"], shown["attempts"]) == (states.PARKED, "ValueError: no", 1)
     (run,) = shown["runs"]
     assert (run["token"], run["worker"], run["outcome"]) == (begun.token, "w", "failed")
-    assert run["reason"] == "ValueError: no"
+    assert (run["reason"], run["traceback"]) == ("ValueError: no", "Traceback of it")
     times = [datetime.fromisoformat(one) for one in (shown["registered_at"], run["began_at"], run["ended_at"])]
     assert times == sorted(times)
     assert times[0].timestamp() == pytest.approx(jobs.get(number).registered_at, abs=0.001)

@@ -79,7 +79,7 @@ class Seen:
 
 def parked(jobs: Store, resource: str, reason: str) -> int:
     number = jobs.register(resource, attempts=1)
-    jobs.finish(jobs.begun(resource), states.FAILED, reason)
+    jobs.finish(jobs.begun(resource), states.FAILED, reason, f"  File of {reason}")
     return number
 
 
@@ -96,6 +96,8 @@ def test_states_failures_and_jobs_are_shown(browser: Browser, jobs: Store) -> No
         until(lambda: "waits" not in seen.text("#list"))
         seen.click(f"job {number}", "#list")
         seen.shows("TimeoutError: after 7 s", "#attempts")
+        seen.browser.evaluate("document.querySelector('#attempts summary').click()")
+        seen.shows("File of TimeoutError", "#attempts pre")
         assert '"n": 1' in seen.text("#payload")
         assert seen.usable() == ["Redo", "Cancel", "Delete"]
         assert browser.problems == []

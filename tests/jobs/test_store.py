@@ -63,8 +63,9 @@ class Store:
         assert found is not None
         return found
 
-    def finish(self, run: records.Begun, outcome: str = states.DONE, reason: str | None = None) -> None:
-        self.do(lambda c: running.finish(c, run.grip, outcome, reason))
+    def finish(self, run: records.Begun, outcome: str = states.DONE, *why: str) -> None:
+        """End a run, with its reason and traceback."""
+        self.do(lambda c: running.finish(c, run.grip, outcome, *why))
 
     def go_on(self, run: records.Begun, outcome: str = states.DONE) -> records.Begun | None:
         return self.do(

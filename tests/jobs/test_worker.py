@@ -6,19 +6,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 
 from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states
 from osrdyne_jobs.database import tables
 from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.errors import NoSchema
-from osrdyne_jobs.store import administration, records, running, scans
+from osrdyne_jobs.store import administration, records, running, scans, tracebacks
 from osrdyne_worker import Reject, Request
 from testbed.waiting import PATIENCE, until
 
@@ -582,3 +582,97 @@ def test_a_request_that_waited_for_a_thread_until_its_worker_was_closed_begins_n
 
 def waits_for_a_thread(worker: JobWorker) -> bool:
     return bool(worker._free._cond._waiters)  # type: ignore[attr-defined]
+
+
+# --- what is kept of a failure ------------------------------------------------------------------------------------
+
+
+def last_run(engine: Engine, number: int) -> Mapping[str, Any]:
+    with reading(engine) as connection:
+        return administration.attempts(connection, number)[-1]
+
+
+def test_the_traceback_of_a_failed_attempt_is_kept_and_says_where_it_was_raised(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    def opens_the_map(_: Run) -> None:
+        raise FileNotFoundError("data/XX.json")
+
+    job = client.submit("plain", "r", {})
+    make_worker(opens_the_map).handle(request())
+    run = last_run(engine, job.id)
+    assert run["reason"] == "FileNotFoundError: data/XX.json"
+    assert "in opens_the_map" in run["traceback"]
+    assert run["traceback"].endswith("FileNotFoundError: data/XX.json")
+
+
+def test_an_attempt_that_is_done_has_no_traceback(engine: Engine, client: JobClient, make_worker: MakeWorker) -> None:
+    job = client.submit("plain", "r", {})
+    make_worker(lambda _: None).handle(request())
+    assert last_run(engine, job.id)["traceback"] is None
+
+
+def test_no_password_that_the_worker_was_given_is_kept(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKER_AMQP_URI", "amqp://worker:s%2Fecret@broker/core")
+
+    def repeats_it(_: Run) -> None:
+        raise ConnectionError("amqp://worker:s%2Fecret@broker says s/ecret")
+
+    job = client.submit("plain", "r", {})
+    make_worker(repeats_it).handle(request())
+    run = last_run(engine, job.id)
+    for said in (run["reason"], run["traceback"]):
+        assert "amqp://worker:***@broker says ***" in said
+        assert "s%2Fecret" not in said
+        assert "s/ecret" not in said
+
+
+def test_a_long_traceback_keeps_its_end_and_a_strange_one_can_be_stored(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    def raises_much(_: Run) -> None:
+        raise ValueError("x" * 100_000 + "\0\udcff the end")
+
+    job = client.submit("plain", "r", {})
+    make_worker(raises_much).handle(request())
+    traceback = last_run(engine, job.id)["traceback"]
+    assert len(traceback) == tracebacks.MOST
+    assert traceback.startswith("... (the beginning is left out)\n")
+    assert traceback.endswith(" the end")
+
+
+def test_the_values_of_a_statement_are_not_kept(engine: Engine, client: JobClient, make_worker: MakeWorker) -> None:
+    other = create_engine("sqlite://")
+
+    def asks(_: Run) -> None:
+        with other.connect() as connection:
+            connection.execute(text("SELECT * FROM nowhere WHERE pin = :pin"), {"pin": "4711"})
+
+    job = client.submit("plain", "r", {})
+    make_worker(asks).handle(request())
+    traceback = last_run(engine, job.id)["traceback"]
+    assert "no such table: nowhere" in traceback
+    assert "('4711',)" not in traceback
+
+
+def test_a_password_is_found_wherever_an_address_has_it() -> None:
+    addresses = ["postgresql://a:x%40y@db,db2/jobs", "postgresql:///jobs?user=a&password=p%26q", "sqlite:////a", None]
+    assert tracebacks.passwords(addresses) == {"x%40y", "x@y", "p%26q", "p&q"}
+
+
+def test_an_exception_that_cannot_be_shown_fails_its_attempt_all_the_same(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    class Odd(Exception):
+        @property
+        def exceptions(self) -> list[Exception]:
+            raise ValueError("none of yours")
+
+    def raises(_: Run) -> None:
+        raise Odd
+
+    job = client.submit("plain", "r", {})
+    make_worker(raises).handle(request())
+    assert last_run(engine, job.id)["outcome"] == states.FAILED

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_relay import Answer, Collected, DataLost, PeerGone, RedisAway, RedisRefused, Relay
+from osrdyne_relay import Answer, Collected, DataLost, PeerGone, RedisAway, RedisRefused, Relay, RelayClosed
 from testbed.redis import RedisServer
+from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import until, until_async
 from tests.relay.nodes import QUICK, NoAnswers, serving, settings
 
@@ -283,3 +284,19 @@ async def test_an_answer_that_redis_did_not_take_in_time_is_written_once_it_does
         # And another attempt does no harm
         await request.apply(Answer(b"z"))
         await request.fail("too late")
+
+
+async def test_a_node_is_closed_in_time_while_redis_answers_nothing_and_its_calls_hear_of_it(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async with TcpProxy(redis.port) as proxy:
+        address = tmp_path / "address"
+        address.write_text(redis.address_file.read_text().replace(f":{redis.port}", f":{proxy.port}"))
+        async with Relay(settings(redis, redis={"url_file": str(address)})) as relay:
+            waiting = asyncio.create_task(relay.queue_and_wait("e", b""))
+            await relay.ask_redis()
+            proxy.silence()
+            async with asyncio.timeout(3.5):
+                await relay.close()
+            with pytest.raises(RelayClosed):
+                await waiting

@@ -96,6 +96,8 @@ async def test_what_a_handler_raises_reaches_the_caller(redis: RedisServer, tmp_
     assert (rejected.value.status, rejected.value.reason) == ("rejected", "not this one")
     assert (failed.value.status, failed.value.reason, failed.value.body) == ("error", "no data", b"details")
     assert raised.value.body == b"LookupError: no such map"
+    assert str(raised.value) == "the worker answered 'error': the handler raised an exception: LookupError: no such map"
+    assert str(failed.value) == "the worker answered 'error': no data: details"
 
 
 @pytest.mark.usefixtures("way")

@@ -18,6 +18,7 @@ import typer
 
 from osrdyne_amqp.errors import AccessRefused
 from osrdyne_client import CallTimeout, Client, RemoteError
+from osrdyne_client.connection import CONNECT_SECONDS
 from osrdyne_client.errors import Expired
 from osrdyne_protocol import expiry, statuses
 from osrdyne_protocol import headers as names
@@ -32,6 +33,9 @@ _NEXT = {
     statuses.THROTTLED: "try again later; see `pool.limits.groups` and `limits.new_keys` of the settings",
     statuses.UNROUTABLE: "see `osrdyne lint` and the daemon's log",
 }
+
+#: Seconds of connecting that the timeout leaves out, and of closing: together they are less than one.
+_MOMENT, _CLOSE_SECONDS = 0.2, 0.6
 
 
 @one_line_errors
@@ -56,7 +60,11 @@ def command(
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the request's body from this file.")] = None,
     timeout: Annotated[
-        str, typer.Option(help="How long to wait: seconds (90) or ISO 8601 (PT1M30S). Also the request's deadline.")
+        str,
+        typer.Option(
+            help="How long to wait, for the connection, too: seconds (90) or ISO 8601 (PT1M30S). Also the request's "
+            "deadline."
+        ),
     ] = "60",
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header with a text value; may be repeated.")
@@ -79,8 +87,11 @@ def command(
     began = time.monotonic()
     outcome: dict[str, Any]
     try:
-        with Client(uri, pool, slots=1, name="osrdyne call") as client:
-            began = time.monotonic()
+        client = Client(uri, pool, slots=1, connect_timeout=min(CONNECT_SECONDS, seconds), name="osrdyne call")
+        try:
+            client.open()
+            connected = time.monotonic()
+            seconds, began = _left(seconds, connected - began), connected
             if cast:
                 client.cast(key, request, timeout=seconds, headers=extra)
                 outcome, content, problem = {"status": None, "accepted": True}, None, None
@@ -88,6 +99,8 @@ def command(
                 reply = client.call(key, request, timeout=seconds, headers=extra)
                 outcome = _described(reply.status, reply.headers, reply.correlation_id)
                 content, problem = reply.body, None
+        finally:
+            client.close(_CLOSE_SECONDS)
     except RemoteError as error:
         outcome = _described(error.status, error.headers, error.correlation_id) | {"reason": error.reason}
         content, problem = error.body, _meaning(error)
@@ -124,6 +137,11 @@ def _seconds(text: str) -> float:
     if seconds == 0:
         raise CannotAsk("--timeout: must be longer than 0 seconds")
     return seconds
+
+
+def _left(seconds: float, connecting: float) -> float:
+    """Return what is left of the time after so many seconds of connecting."""
+    return seconds if connecting < _MOMENT else max(0.01, round(seconds - connecting, 2))
 
 
 def _headers(given: list[str]) -> dict[str, str]:

@@ -38,21 +38,26 @@ def command(
     Counts of messages are older than all else; it shows their age. Without options it asks the daemon on this machine,
     port 8042.
 
-    Exit status: 0 it leads or stands by; 1 it can do neither, or the broker does not answer its questions, and it says
-    why; 2 no daemon answers.
+    Exit status: 0 it leads or stands by; 1 it can do neither, the broker is in an alarm, or does not answer its
+    questions, and it says why; 2 no daemon answers.
     """
     address = _address(url, settings)
     if watch is None:
         document = fetch(address, key)
         _show(document, key, as_json=json)
         if not document["ready"]:
-            complain(f"the daemon at {address} is not ready: {document.get('detail') or document.get('state')}")
+            complain(f"the daemon at {address} is not ready: {_not_ready(document)}")
             raise typer.Exit(NO)
         if document.get("uncounted"):
             complain(f"the daemon at {address} cannot count messages, so it stops no worker: {document['uncounted']}")
             raise typer.Exit(NO)
         return
     _watch(address, key, watch, as_json=json)
+
+
+def _not_ready(document: dict[str, Any]) -> object:
+    alarm = document.get("alarm")
+    return document.get("detail") or (f"broker alarm ({alarm})" if alarm else document.get("state"))
 
 
 def fetch(address: str, key: str | None = None) -> dict[str, Any]:

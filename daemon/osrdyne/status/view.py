@@ -138,8 +138,10 @@ def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, st
 
 
 def not_ready(state: PoolState, phase: str, detail: str | None) -> str | None:
-    """Return why a daemon cannot work; None when it leads or stands by, and no static queue is lost."""
+    """Return why a daemon cannot work; None when it leads or stands by, no static queue is lost, and no alarm is on."""
     phase, detail = with_lost(state, phase, detail)
+    if phase == "leading" and detail is None and state.counts.alarm is not None:
+        detail = f"the broker takes no messages in its alarm ({state.counts.alarm})"
     if phase in ("leading", "standby") and detail is None:
         return None
     return f"{phase}: {detail}" if detail else phase

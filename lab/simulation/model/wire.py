@@ -12,6 +12,7 @@ from pika import exceptions as pika_errors
 
 from osrdyne_amqp.codec import frames
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_runtime.forks import Home
 from simulation.model import history
 from simulation.model.lane import Lane
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from simulation.model.broker import ModelBroker
 
 _FRAME_MAX = 131072
-_CLOSE_TIMEOUT = 3.0
 _BASIC_CANCEL = b"\x00\x3c\x00\x1e"
 
 
@@ -124,7 +124,7 @@ class Wire:
 
         raw.add_on_close_callback(on_close)
         self.begin_close_channel(raw)
-        await asyncio.wait([closed], timeout=_CLOSE_TIMEOUT)
+        await asyncio.wait([closed], timeout=CLOSE_SECONDS)
 
     # --- sending ---
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
+from osrdyne_calls.closing import CLOSE_SECONDS, in_time
 from osrdyne_protocol import event_batches, events
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_protocol.event_batches import Event, EventMessage
@@ -41,8 +42,8 @@ MOST_WAITING = 10_000
 MOST_UNCONFIRMED = 10_000
 #: A message that was the oldest without a confirm when so many connections ended is dropped: perhaps it ends them.
 MOST_ATTEMPTS = 5
-#: Longest time in seconds for which `settled` and `close` wait for an attempt to connect, and a new connection for the
-#: confirm of its first event.
+#: Longest time in seconds for which `settled` waits for an attempt to connect, and a new connection for the confirm of
+#: its first event.
 PATIENCE = 2.0
 #: Seconds between two checks of a connection that the broker has blocked (memory or disk alarm).
 BLOCKED_PAUSE = 1.0
@@ -118,19 +119,23 @@ class EventLine:
             self._hurry.set()
             self._want()
 
-    async def settled(self) -> None:
-        """Wait until no attempt to connect is under way, for at most `PATIENCE` seconds."""
+    async def settled(self, within: float = PATIENCE) -> None:
+        """Wait until no attempt to connect is under way, for so many seconds at most."""
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(within):
                     await self._settled.wait()
 
     async def close(self) -> None:
-        """Send waiting events if possible, and disconnect. Takes some seconds at most, and never raises."""
+        """Send waiting events if possible, and disconnect. Takes `CLOSE_SECONDS` at most, and never raises."""
+        if not self._closed:
+            await in_time(self._close(), CLOSE_SECONDS)
+
+    async def _close(self) -> None:
         self._flush()
         if self._waiting:
             self.open()
-            await self.settled()
+            await self.settled(CLOSE_SECONDS / 2)
         self._closed = True
         if self._blocked is not None:
             self._blocked.cancel()

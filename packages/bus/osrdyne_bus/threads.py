@@ -51,8 +51,8 @@ class Bus:
     def close(self) -> None:
         """End calls that wait with BusClosed, disconnect, and end the thread. Safe to repeat, in any thread.
 
-        Raises RuntimeError in a handler that runs on the loop. Does nothing in a fork: thread and connection are the
-        other process's.
+        Takes a second at most, whatever the peer does. Raises RuntimeError in a handler that runs on the loop. Does
+        nothing in a fork: thread and connection are the other process's.
         """
         self._refuse_own_thread()
         self._portal.close()

@@ -2,7 +2,8 @@
 
 For workers: `handling` has the request and what becomes of a handler's result or error, and `runners` where a handler
 runs. For callers: `replies` is what comes back, `errors` how a call can fail, and `slots` match replies to calls in
-flight. `limits` has what is so unless a program says something else.
+flight, and `waits` says how far a request has come. `limits` has what is so unless a program says something else, and
+`closing` how long the end of a connection may take.
 """
 
 from osrdyne_calls.handling import Handler, Reject, Request, Requeue, WorkerError

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from osrdyne_calls.waits import Wait
 from osrdyne_protocol import statuses
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_RETRY_AFTER, integer, text
@@ -61,6 +62,11 @@ class NoFreeSlot(CallError):
 
 class CallTimeout(CallError):
     """Nothing came back in time; whether the request was or will be served is unknown."""
+
+    def __init__(self, message: str | None = None, *, wait: Wait | None = None) -> None:
+        super().__init__(message)
+        #: How far the request had come, as the text says, too.
+        self.wait = wait
 
 
 class Undeliverable(CallError):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Self
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_calls.replies import Reply
 from osrdyne_client.base import BaseClient
 
@@ -17,9 +18,13 @@ class AsyncClient(BaseClient):
         """Connect. Raises BrokerUnreachable, AccessRefused, Undeliverable and other errors of the broker."""
         await self._dispatcher.open()
 
-    async def close(self) -> None:
-        """Fail waiting calls with `ClientClosed` and disconnect; the reply queue is deleted. Does nothing in a fork."""
-        await self._dispatcher.close()
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Fail waiting calls with `ClientClosed` and disconnect; the reply queue is deleted. Does nothing in a fork.
+
+        Takes `timeout` seconds at most, whatever the broker does: then it disconnects without the broker's word. What
+        was sent with `confirm=False` may be lost then.
+        """
+        await self._dispatcher.close(timeout)
 
     async def __aenter__(self) -> Self:
         await self.open()

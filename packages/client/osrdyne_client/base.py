@@ -6,6 +6,7 @@ from typing import Literal
 
 from osrdyne_amqp.address import Address
 from osrdyne_calls.limits import MAX_BODY
+from osrdyne_client.connection import CONNECT_SECONDS
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 
 
@@ -19,6 +20,7 @@ class BaseClient:
         *,
         slots: int = 1024,
         timeout: float = 60.0,
+        connect_timeout: float = CONNECT_SECONDS,
         confirm: bool = True,
         reply: Literal["queue", "direct"] = "queue",
         max_body: int = MAX_BODY,
@@ -31,6 +33,7 @@ class BaseClient:
         password needs no new client: `osrdyne_amqp.address.from_file(path)`. The user stays the same.
         `slots`: most calls in flight, 1 to 65,536; one more raises `NoFreeSlot`.
         `timeout`: seconds that a call waits unless it says otherwise; `math.inf` for no end.
+        `connect_timeout`: seconds that `open` may take, and each later attempt to connect.
         `confirm`: the broker confirms every request. Without, a request can be lost silently when the connection
         breaks or a queue is full, and the call then times out; a cast returns as soon as it is written.
         `reply`: "queue" is a reply queue of this client, which outlives a lost connection; "direct" is RabbitMQ's
@@ -43,6 +46,7 @@ class BaseClient:
         options = ClientOptions(
             slots=slots,
             timeout=timeout,
+            connect_timeout=connect_timeout,
             confirm=confirm,
             reply=reply,
             max_body=max_body,

@@ -43,6 +43,8 @@ class PendingCall:
     timeout: float
     wants_reply: bool
     state: State = State.UNSENT
+    #: It left at least once.
+    left: bool = False
     complaints: int = 0
     correlation_id: str = ""
     properties: Properties | None = None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Self
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_calls.errors import ClientClosed
 from osrdyne_calls.replies import Reply
 from osrdyne_client.base import BaseClient
@@ -27,6 +28,7 @@ class Client(BaseClient):
 
     def _prepare(self) -> None:
         self._portal = Portal("client", ClientClosed)
+        self._close_timeout = CLOSE_SECONDS
 
     def open(self) -> None:
         """Start the thread and connect. Raises the same errors as `AsyncClient.open`."""
@@ -42,13 +44,14 @@ class Client(BaseClient):
         try:
             yield
         finally:
-            await self._dispatcher.close()
+            await self._dispatcher.close(self._close_timeout)
 
-    def close(self) -> None:
-        """Fail waiting calls with `ClientClosed`, disconnect, end the thread. Safe to repeat.
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Fail waiting calls with `ClientClosed`, disconnect, end the thread. Safe to repeat; as `AsyncClient.close`.
 
         Does nothing in a fork: thread and connection are the other process's.
         """
+        self._close_timeout = timeout
         self._portal.close()
 
     def __enter__(self) -> Self:

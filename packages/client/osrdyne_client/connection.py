@@ -13,8 +13,9 @@ import contextlib
 from collections.abc import Callable
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
-from osrdyne_amqp.errors import BrokerError, ChannelClosed, ConnectionLost, Returned
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, ConnectionLost, Returned
 from osrdyne_amqp.lanes import Lanes
+from osrdyne_calls.closing import CLOSE_SECONDS
 
 #: The pseudo queue of RabbitMQ's direct reply-to.
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
@@ -26,6 +27,8 @@ REPLY_QUEUE_ARGUMENTS = {"x-queue-type": "classic", "x-expires": 600_000}
 #: Seconds for which replies wait to be acknowledged together. Measured with prefetch 1, it saves the broker a sixth of
 #: its work for a call; 50 ms save no more.
 ACK_TIME = 0.02
+#: Seconds that connecting may take, by default.
+CONNECT_SECONDS = 10.0
 #: Code with which the broker closes a connection as it crashes, for example on a message that it cannot deliver.
 CRASHED = 541
 
@@ -63,24 +66,32 @@ class ClientConnection:
         uri: str,
         *,
         name: str,
+        timeout: float = CONNECT_SECONDS,
         confirm: bool,
         queue: str | None,
         on_reply: Callable[[Message], None],
         on_return: Callable[[Returned, Properties], None],
     ) -> ClientConnection:
-        """Connect, declare the reply queue (`None`: use direct reply-to) and consume replies.
+        """Connect, declare the reply queue (`None`: use direct reply-to) and consume replies, within `timeout` seconds.
 
         Raises what `Connection.open` and the declarations raise, and CrashedOnReplies.
         """
-        connection = await Connection.open(uri, name=name)
+        deadline = asyncio.get_running_loop().time() + timeout
+        connection = await Connection.open(uri, name=name, timeout=timeout)
         try:
-            publisher = await connection.channel(confirm=confirm)
-            publisher.on_return = on_return
-            consumer = publisher if queue is None else await connection.channel()
-            self = cls(connection, publisher, consumer, queue, on_reply)
-            await self._consume()
+            async with asyncio.timeout_at(deadline):
+                publisher = await connection.channel(confirm=confirm)
+                publisher.on_return = on_return
+                consumer = publisher if queue is None else await connection.channel()
+                self = cls(connection, publisher, consumer, queue, on_reply)
+                await self._consume()
         except BaseException as error:
             await connection.close()
+            if isinstance(error, TimeoutError):
+                raise BrokerTimeout(
+                    f"{connection.where}: connecting took longer than {timeout:g} s: the broker let the client in, "
+                    "and does not answer what it asks"
+                ) from None
             if isinstance(error, BrokerError) and error.code == CRASHED:
                 raise CrashedOnReplies(str(error), code=CRASHED) from None
             raise
@@ -95,6 +106,11 @@ class ClientConnection:
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._publisher.is_open
+
+    @property
+    def blocked_reason(self) -> str | None:
+        """Why the broker takes no messages over this connection; None while it does."""
+        return self._connection.blocked_reason
 
     def _is_blocked(self) -> bool:
         return self._connection.blocked
@@ -148,9 +164,14 @@ class ClientConnection:
             for wait in waits:
                 wait.cancel()
 
-    async def close(self, *, delete_queue: bool = False) -> None:
-        """Close the connection. Never raises; with `delete_queue` the reply queue goes too, where that is possible."""
+    async def close(self, *, delete_queue: bool = False, timeout: float = CLOSE_SECONDS) -> None:
+        """Close the connection within `timeout` seconds. Never raises; with `delete_queue` the reply queue goes too.
+
+        A broker that answers nothing, as in an alarm, deletes the queue when it reads this, or when the queue expires.
+        """
         if delete_queue and self._queue is not None and self._consumer.is_open:
-            with contextlib.suppress(BrokerError):
-                await self._consumer.delete_queue(self._queue)
-        await self._connection.close()
+            timeout /= 2
+            with contextlib.suppress(BrokerError, TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._consumer.delete_queue(self._queue)
+        await self._connection.close(timeout)

@@ -23,10 +23,12 @@ from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.codec.arguments import checked_headers
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
+from osrdyne_calls.closing import CLOSE_SECONDS, in_time
 from osrdyne_calls.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
 from osrdyne_calls.limits import lifetime
 from osrdyne_calls.replies import Reply
 from osrdyne_calls.slots import Slots
+from osrdyne_calls.waits import Wait
 from osrdyne_client.calls import Future, PendingCall, State, failure, undeliverable
 from osrdyne_client.connection import CRASHED, DIRECT_REPLY_TO, ClientConnection, CrashedOnReplies
 from osrdyne_client.replies import read
@@ -52,10 +54,11 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Options of a client. The client's constructor has their defaults and explains them. `timeout` in seconds."""
+    """Options of a client. The client's constructor has their defaults and explains them. Times are in seconds."""
 
     slots: int
     timeout: float
+    connect_timeout: float
     confirm: bool
     reply: Literal["queue", "direct"]
     max_body: int
@@ -70,6 +73,7 @@ class Dispatcher:
         if options.reply not in ("queue", "direct"):
             raise ValueError(f"reply={options.reply!r}; give 'queue' or 'direct'")
         self._timeout = timeout_of(options.timeout)
+        timeout_of(options.connect_timeout)
         self._uri = uri
         self._options = options
         self._exchange = PoolNames(pool).request_exchange
@@ -129,21 +133,25 @@ class Dispatcher:
         self._closed = False
         self._keeper = asyncio.create_task(self._keep_linked(), name="osrdyne client: keep the link")
 
-    async def close(self) -> None:
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Fail waiting calls with ClientClosed, delete the reply queue, disconnect. Never raises; safe to repeat.
 
-        Does nothing in a fork: the connection is the other process's.
+        Takes `timeout` seconds at most, whatever the broker does. Does nothing in a fork: the connection is the other
+        process's.
         """
         if self._closed or not self.is_here:
             return
         self._closed = True
         self._fail_all(ClientClosed("the client was closed while this call waited"))
+        await in_time(self._disconnect(timeout), timeout)
+
+    async def _disconnect(self, timeout: float) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        if self._link is not None:
-            await self._link.close(delete_queue=True)
-            self._link = None
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close(delete_queue=True, timeout=timeout)
 
     async def _connect(self) -> ClientConnection:
         uri = present(self._uri)
@@ -158,6 +166,7 @@ class Dispatcher:
         return await ClientConnection.open(
             uri,
             name=self._options.name,
+            timeout=self._options.connect_timeout,
             confirm=self._options.confirm,
             queue=self._queue,
             on_reply=self._on_reply,
@@ -294,7 +303,7 @@ class Dispatcher:
         if not self._renew_expiration(call):
             return None
         confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
-        call.state, call.leaving = State.SENT, None
+        call.state, call.left, call.leaving = State.SENT, True, None
         return confirm
 
     def _renew_expiration(self, call: PendingCall) -> bool:
@@ -427,17 +436,21 @@ class Dispatcher:
             self._fail(call, error)
 
     def _expire(self, call: PendingCall) -> None:
+        wait, detail = self._waits_for(call)  # before it is taken back
         self.abandon(call)
+        what = "reply" if call.wants_reply else "confirm"
+        why = wait.words(detail, left=call.left)
+        text = f"no {what} for key {call.key!r} within {call.timeout:g} s: {why}; correlation id {call.correlation_id}"
+        self._settle(call, None, CallTimeout(text, wait=wait))
+
+    def _waits_for(self, call: PendingCall) -> tuple[Wait, object]:
+        """Return how far a call has come, and more about that."""
         if self._link is None:
-            why = f"the broker is away ({self._trouble})"
-        elif call.state is State.ACCEPTED:
-            why = "the broker took the request; its worker may be starting, busy or failing (see `osrdyne status`)"
-        elif call.state is State.SENT:
-            why = "the broker has not confirmed the request: its queue may have no leader (see `osrdyne status`)"
-        else:
-            why = (
-                "it did not leave in time: the key's queue has not answered for requests before it (see "
-                "`osrdyne status`), the broker was away, or this process stood still"
-            )
-        text = f"no reply for key {call.key!r} within {call.timeout:g} s: {why}; correlation id {call.correlation_id}"
-        self._settle(call, None, CallTimeout(text))
+            return Wait.CONNECTING, self._trouble
+        reason = self._link.blocked_reason
+        # Without confirms, a request that was written counts as accepted.
+        if reason is not None and not (call.state is State.ACCEPTED and self._options.confirm):
+            return Wait.BLOCKED, reason
+        if call.state is State.ACCEPTED:
+            return Wait.CONFIRMED, reason
+        return Wait.SENT if call.left else Wait.UNSENT, None

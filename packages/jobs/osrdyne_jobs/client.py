@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_jobs import messages
 from osrdyne_jobs.database import bounds
 from osrdyne_jobs.database.engines import (
@@ -211,12 +212,13 @@ class JobClient(_Base):
         with _answering(), writing(self._engine, timeout=self._timeout) as connection:
             return administration.cancel(connection, number)
 
-    def close(self) -> None:
-        """Wait until the broker has the casts, for some seconds at most, and close the connections to the database.
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Wait `timeout` seconds at most until the broker has the casts, and close the connections to the database.
 
-        Close it before the client of the pool. An engine of the caller's stays open.
+        Redo casts what the broker does not have by then. Close it before the client of the pool. An engine of the
+        caller's stays open.
         """
-        concurrent.futures.wait(set(self._casts.waiting), timeout=CAST_TIMEOUT_SECONDS)
+        concurrent.futures.wait(set(self._casts.waiting), timeout=timeout)
         if self._owned:
             self._engine.dispose()
 
@@ -293,10 +295,10 @@ class AsyncJobClient(_Base):
             async with self._engine.begin() as connection:
                 return await connection.run_sync(partial(administration.cancel, id=number))
 
-    async def close(self) -> None:
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Wait for the casts and close the connections; as `JobClient.close`."""
         if self._casts.waiting:
-            await asyncio.wait(set(self._casts.waiting), timeout=CAST_TIMEOUT_SECONDS)
+            await asyncio.wait(set(self._casts.waiting), timeout=timeout)
         if self._owned:
             await self._engine.dispose()
 

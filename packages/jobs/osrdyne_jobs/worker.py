@@ -16,16 +16,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_jobs import messages, states
 from osrdyne_jobs.database.engines import check_tables, engine_for, for_one_statement, place, reading, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
-from osrdyne_jobs.store import records, running
+from osrdyne_jobs.store import records, running, tracebacks
 from osrdyne_jobs.waiting import reached, until_signal
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import log_lines
@@ -101,6 +102,14 @@ class Run:
 JobHandler = Callable[[Run], object]
 
 
+class Ending(NamedTuple):
+    """How a run ended, as the store takes it."""
+
+    outcome: str
+    reason: str | None = None
+    traceback: str | None = None
+
+
 class _Leases:
     """Renews the leases of the runs of one process, and warns runs whose lease is in doubt.
 
@@ -138,7 +147,7 @@ class _Leases:
     def close(self) -> None:
         self._closed.set()
         for thread in self._threads:
-            thread.join(self._lease)  # a database that hangs must not hold up the end
+            thread.join(CLOSE_SECONDS)  # a database that hangs must not hold up the end
 
     def _watch(self) -> None:
         """Warn runs whose lease was not renewed in time: another worker may begin their jobs."""
@@ -213,6 +222,7 @@ class JobWorker:
         self._home = Home()
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
+        self._address = database if isinstance(database, str) else None
         self._looking = for_one_statement(self._engine)
         self._outage = OutageLog(log, "the database", meanwhile="no job is begun here", database=place(self._engine))
         try:
@@ -292,7 +302,7 @@ class JobWorker:
                 doing = self._pool.submit(self._do, begun, until)
         except RuntimeError:  # the pool was closed meanwhile
             if begun is not None:
-                self._finish(begun, states.CANCELLED, "its worker ended before it began")
+                self._finish(begun, Ending(states.CANCELLED, "its worker ended before it began"))
         except SQLAlchemyError as error:
             self._outage.failed(_reason(error), time.monotonic())  # redo casts it again
         finally:
@@ -339,8 +349,8 @@ class JobWorker:
             try:
                 payload = self._types.get(begun.type).decode(begun.payload)
             except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-                reason = f"its payload does not fit the type of today: {_said(error)}"
-                asked, begun = self._write(begun, states.FAILED, reason, goes_on=True)
+                ending = self._failed(error, "its payload does not fit the type of today: ")
+                asked, begun = self._write(begun, ending, goes_on=True)
                 continue
             made = Run(
                 type=begun.type,
@@ -363,10 +373,10 @@ class JobWorker:
         doing: Run | None = run
         try:
             while doing is not None:
-                outcome, reason = self._outcome(doing)
+                ending = self._ending(doing)
                 late = until is not None and time.monotonic() >= until
                 goes_on = not late and not self._closing.is_set()
-                doing = self._finish(doing, outcome, reason, goes_on=goes_on)
+                doing = self._finish(doing, ending, goes_on=goes_on)
                 if doing is None and goes_on:
                     # Another worker may have heard of a job while this one still had the lock.
                     doing = self._begin(run.type, run.resource)
@@ -375,34 +385,37 @@ class JobWorker:
         finally:
             self._free.release()
 
-    def _outcome(self, run: Run) -> tuple[str, str | None]:
+    def _ending(self, run: Run) -> Ending:
         """Run the handler. Never raises, whatever the handler raises."""
         if not self._leases.last(run):  # the database, or this process, stood still since it was asked for
             run.cancelled.set()
-            return states.CANCELLED, _STOPPED
+            return Ending(states.CANCELLED, _STOPPED)
         try:
             self._handlers[run.type](run)
         except JobCancelled as error:
-            return states.CANCELLED, _said(error) if error.args else None
+            return Ending(states.CANCELLED, _said(error) if error.args else None)
         except LeaseLost:
-            return states.FAILED, _STOPPED
+            return Ending(states.FAILED, _STOPPED)
         except BaseException as error:
             log.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
-            return states.FAILED, _said(error)
+            return self._failed(error)
         # It is not known whether a handler that was asked to stop has done all of its work.
-        return (states.CANCELLED, _STOPPED) if run.cancelled.is_set() else (states.DONE, None)
+        return Ending(states.CANCELLED, _STOPPED) if run.cancelled.is_set() else Ending(states.DONE)
 
-    def _finish(self, run: Run, outcome: str, reason: str | None, *, goes_on: bool = False) -> Run | None:
+    def _failed(self, error: BaseException, before: str = "") -> Ending:
+        """Return the end of a run by an exception, without the passwords that this worker was given."""
+        given = tracebacks.secrets_of(self._engine, self._address)
+        return Ending(states.FAILED, tracebacks.without(given, before + _said(error)), tracebacks.kept(error, given))
+
+    def _finish(self, run: Run, ending: Ending, *, goes_on: bool = False) -> Run | None:
         """Write an outcome, and where the worker `goes_on`, begin and return the next run of the resource."""
         try:
-            asked, begun = self._write(run, outcome, reason, goes_on=goes_on)
+            asked, begun = self._write(run, ending, goes_on=goes_on)
         finally:
             self._leases.remove(run)
         return self._run_of(begun, asked)
 
-    def _write(
-        self, run: Run | records.Begun, outcome: str, reason: str | None, *, goes_on: bool
-    ) -> tuple[float, records.Begun | None]:
+    def _write(self, run: Run | records.Begun, ending: Ending, *, goes_on: bool) -> tuple[float, records.Begun | None]:
         """Do that in the database, and wait for it while it is away: only the owner of the lock may.
 
         Returns when that was asked for, by the monotonic clock, and what began.
@@ -420,15 +433,14 @@ class JobWorker:
                         begun = running.go_on(
                             connection,
                             run.grip,
-                            outcome,
-                            reason,
+                            *ending,
                             type=run.type,
                             resource=run.resource,
                             worker=self._called,
                             lease=self._lease,
                         )
                     else:
-                        running.finish(connection, run.grip, outcome, reason)
+                        running.finish(connection, run.grip, *ending)
             except LeaseLost:
                 log.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None

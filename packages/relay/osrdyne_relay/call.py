@@ -97,6 +97,9 @@ class Call:
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if self._task.cancelled() and me is not None and not me.cancelling():
+                raise RelayClosed from None  # Redis did not answer at the end of the node
             self._want_cancel()
             self._task.add_done_callback(self._unheard)
             raise

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from osrdyne_protocol.errors import OsrdyneError
 
+#: Most characters of what a worker said that the text of an error has.
+_MOST_SAID = 200
+
 
 class Stage(StrEnum):
     """How far a call had come when it was cancelled."""
@@ -73,15 +76,27 @@ class CallFailed(RelayError):
 
 
 class CallRefused(CallFailed):
-    """A worker ran the request and has no good answer: see `status`, `reason` and `body`."""
+    """A worker ran the request and has no good answer: see `status`, `reason` and `body`.
+
+    Its text ends with the first line of the body, which for an exception is its class and its text.
+    """
 
     def __init__(self, status: str, reason: str, body: bytes = b"") -> None:
-        super().__init__(f"the worker answered {status!r}" + (f": {reason}" if reason else ""))
+        super().__init__(": ".join(filter(None, (f"the worker answered {status!r}", reason, _first_line(body)))))
         #: `error` or `rejected`, as of a worker over AMQP.
         self.status = status
         #: A sentence for a person; may be empty.
         self.reason = reason
         self.body = body
+
+
+def _first_line(body: bytes) -> str:
+    """Return the first line of a body as text; nothing where it is not text."""
+    try:
+        line = body.decode().strip().partition("\n")[0].rstrip()
+    except UnicodeDecodeError:
+        return ""
+    return line[:_MOST_SAID] if line.isprintable() else ""
 
 
 class UnreadableRecord(RelayError):

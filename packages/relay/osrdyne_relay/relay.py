@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.call import Call
 from osrdyne_relay.checking import checked_request, checked_timeouts, checked_wait
@@ -26,9 +27,6 @@ from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home, keep
 
 log = log_lines.logger(__name__)
-
-#: Seconds that `close` waits for calls and requests to end in good order.
-_CLOSE_SECONDS = 5.0
 
 
 class Relay:
@@ -263,10 +261,11 @@ class Relay:
             except (OSError, RelayError) as error:
                 log.warning("expired data streams cannot be removed", extra={"reason": str(error)})
 
-    async def close(self) -> None:
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """End the node: calls end with RelayClosed, and requests that were not answered with CallFailed.
 
-        Does nothing in a fork: the connections are the other process's.
+        They have `timeout` seconds to say so to Redis. What they cannot say, their peers find out. Does nothing in a
+        fork: the connections are the other process's.
         """
         if self._home is not None and not self._home.is_here:
             keep(self._node)
@@ -281,7 +280,7 @@ class Relay:
             if isinstance(held, Collected):
                 self._node.later(_stopped(held), f"end of {held.id}")
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout(timeout):
                 await asyncio.gather(*(call.ended() for call in calls))
                 await asyncio.gather(*self._node.chores, return_exceptions=True)
         left = [*self._node.tasks, *self._node.chores]

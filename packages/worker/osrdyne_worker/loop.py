@@ -15,11 +15,12 @@ import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound
 from osrdyne_amqp.event_line import EventLine
+from osrdyne_calls.closing import CLOSE_SECONDS, in_time, leave
 from osrdyne_calls.handling import Outcome, Request, deadline_of, error_if_too_large
 from osrdyne_calls.limits import MAX_BODY
 from osrdyne_calls.runners import Runner
@@ -37,6 +38,8 @@ from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.session import Delivery, WorkerSession, connect
 
 log = log_lines.logger(__name__)
+
+T = TypeVar("T")
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -144,13 +147,18 @@ class Worker:
             opened = self._loop.time()
             self._line.open()
             try:
-                session = await WorkerSession.open(self._environment, self._options.at_once)
+                session = await _unless(stop, WorkerSession.open(self._environment, self._options.at_once))
+                if session is None:
+                    return
                 known, opened, refused = True, self._loop.time(), math.inf
                 try:
                     await self._serve(session, stop)
                 finally:
                     self._activity.flush()
-                    await session.close()
+                    if stop.is_set():  # both at once, so that they take no longer than one of them
+                        await asyncio.gather(session.close(), self._line.close())
+                    else:
+                        await session.close()
             except BrokerError as error:
                 if not isinstance(error, InvalidUri | AccessRefused):
                     refused = math.inf
@@ -168,27 +176,18 @@ class Worker:
 
     async def _serve(self, session: WorkerSession, stop: asyncio.Event) -> None:
         """Serve over one session until it is lost (raises why) or `stop` is set."""
-        if not self._announced:
-            self._activity.tell(events.STARTED)
-        self._announced = True
-        # An event must be on its way before its request can end this process.
-        await self._line.settled()
-        await session.consume(self._on_delivery)
-        for outage in (self._outage, self._no_queue):
-            outage.over(self._loop.time())
-        self._announced = False
-        log.info("worker serves its key", extra={"key": self._environment.key})
-        while not stop.is_set():
+        serves = await _unless(stop, self._begin(session))
+        while serves and not stop.is_set():
             if session.cancelled.is_set():
                 # The queue is gone, or a request was held too long. Other work in hand can still be settled.
                 log.warning("the broker cancelled the consumer", extra={"key": self._environment.key})
-                if await session.has_queue():
+                if await _unless(stop, session.has_queue()):
                     works = consumer_timeout.held_too_long(self._in_hand, session, self._loop.time())
                     await self._give_up(session, works, taken_back=True)
                 else:
                     await _first(stop.wait(), session.lost(), self._all_settled(session))
                 if not stop.is_set() and session.is_open:
-                    await session.consume(self._on_delivery)
+                    await _unless(stop, session.consume(self._on_delivery))
             await _first(stop.wait(), session.cancelled.wait(), session.lost(), self._alarm.ringing.wait())
             if self._alarm.ringing.is_set():
                 self._alarm.ringing.clear()
@@ -200,6 +199,20 @@ class Worker:
                     await self._give_up(session, works, taken_back=True)
                 raise reason
         await self._drain(session)
+
+    async def _begin(self, session: WorkerSession) -> bool:
+        """Say that this worker has started, and consume."""
+        if not self._announced:
+            self._activity.tell(events.STARTED)
+        self._announced = True
+        # An event must be on its way before its request can end this process.
+        await self._line.settled()
+        await session.consume(self._on_delivery)
+        for outage in (self._outage, self._no_queue):
+            outage.over(self._loop.time())
+        self._announced = False
+        log.info("worker serves its key", extra={"key": self._environment.key})
+        return True
 
     async def _give_up(self, session: WorkerSession, works: list[InFlight], *, taken_back: bool) -> None:
         """Drop requests that were held too long: the broker has taken them back, or gets them back now.
@@ -233,18 +246,26 @@ class Worker:
     async def _drain(self, session: WorkerSession) -> None:
         """Graceful stop: no new request, those not begun go back, those begun are finished within the grace."""
         self._begin_to_stop()
+        over = self._loop.time() + self._options.grace
         self._activity.tell(events.STOPPING)
-        await session.stop_consuming()
+        await in_time(session.stop_consuming(), CLOSE_SECONDS)
         for work in list(self._in_hand):
             if work.outcome is None and work.withdraw is not None and work.withdraw():
                 work.delivery.session.give_back(work.delivery.message.delivery_tag)
                 self._done(work)
-        await _first(self._all_settled(session), session.lost(), asyncio.sleep(self._options.grace))
+        left = max(0.0, over - self._loop.time())
+        await _first(self._all_settled(session), session.lost(), asyncio.sleep(left))
         if self._in_hand:
             log.warning(
                 "stopped with requests in hand; the broker gives them to another worker",
-                extra={"key": self._environment.key, "requests": len(self._in_hand)},
+                extra={"key": self._environment.key, "requests": len(self._in_hand), **self._held_for(session)},
             )
+
+    def _held_for(self, session: WorkerSession) -> dict[str, Any]:
+        """Return for what requests in hand wait: for their handlers, or for the broker to take their replies."""
+        running = sum(work.outcome is None for work in self._in_hand)
+        blocked = {} if session.blocked_reason is None else {"alarm": session.blocked_reason}
+        return {"running": running, "unconfirmed": len(self._in_hand) - running, **blocked}
 
     def _begin_to_stop(self) -> None:
         if not self._stopping and self._options.on_stop is not None:
@@ -386,6 +407,18 @@ class Worker:
         self._settled.set()
         if work.outcome is not None:
             self._activity.finished(work)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what comes of work on the broker; None where `stop` was set before. What is left of it goes on alone."""
+    task = asyncio.ensure_future(work)
+    try:
+        await _first(stop.wait(), asyncio.wait((task,)))
+        return task.result() if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            leave(task)
 
 
 async def _first(*waits: Coroutine[Any, Any, Any]) -> None:

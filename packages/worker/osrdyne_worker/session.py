@@ -92,6 +92,11 @@ class WorkerSession:
         """Whether deliveries of this session can still be settled."""
         return self._requests.is_open
 
+    @property
+    def blocked_reason(self) -> str | None:
+        """Why the broker takes no replies over this connection; None while it does."""
+        return self._connection.blocked_reason
+
     async def lost(self) -> BrokerError:
         """Wait until deliveries can no longer be settled, and return why."""
         return await self._requests.wait_closed()

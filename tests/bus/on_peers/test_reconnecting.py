@@ -222,3 +222,18 @@ async def test_a_certificate_is_asked_for_at_each_connection(open_bus: OpenBus, 
         proxy.cut()
         await until_async(lambda: bus.connections == 2)
     assert asked == [True, True]
+
+
+@pytest.mark.parametrize("fault", ["away", "half-open"])
+async def test_a_bus_is_closed_in_time_whatever_its_peer_does(open_bus: OpenBus, vhost: Vhost, fault: str) -> None:
+    far = await open_bus()
+    async with TcpProxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, endpoint()):
+        bus = await open_bus(ports=(proxy.port,))
+        await AsyncBusClient(bus).call(MAPS, "echo", b"it has an address for replies", timeout=PATIENCE)
+        if fault == "away":
+            proxy.cut(refuse=True)
+            await until_async(lambda: not bus.is_connected)
+        else:
+            proxy.silence()
+        async with asyncio.timeout(3.5):
+            await bus.close()

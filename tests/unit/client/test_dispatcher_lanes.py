@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost
+from osrdyne_calls.waits import Wait
 from osrdyne_client.calls import PendingCall, State
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 from osrdyne_client.errors import CallTimeout
@@ -50,10 +51,20 @@ class Link:
     def __init__(self) -> None:
         self.lanes = Lanes()
         self.is_open = True
+        self.blocked_reason: str | None = None
 
 
-def core_of(link: Any, *, resend: bool = True) -> Dispatcher:
-    options = ClientOptions(slots=4, timeout=60.0, confirm=True, reply="queue", max_body=9, resend=resend, name="test")
+def core_of(link: Any, *, resend: bool = True, confirm: bool = True) -> Dispatcher:
+    options = ClientOptions(
+        slots=4,
+        timeout=60.0,
+        connect_timeout=9.0,
+        confirm=confirm,
+        reply="queue",
+        max_body=9,
+        resend=resend,
+        name="test",
+    )
     core = Dispatcher("amqp://user:password@nowhere", "core", options)
     core._loop, core._closed, core._link, core._queue = asyncio.get_running_loop(), False, link, "reply-user-1"
     return core
@@ -122,4 +133,82 @@ async def test_a_call_whose_deadline_has_passed_when_it_could_leave_is_not_sent(
     assert link.lanes.left == []
     assert call.state is State.UNSENT
     with pytest.raises(CallTimeout, match="did not leave in time"):
+        await future
+
+
+# --- what a call waited for ---------------------------------------------------------------------------------------
+
+
+async def waited(core: Dispatcher) -> CallTimeout:
+    """Return the end of the one call that waits."""
+    (call,) = core.slots.waiting()
+    assert isinstance(call.future, asyncio.Future)
+    with pytest.raises(CallTimeout) as caught:
+        await call.future
+    assert caught.value.wait is not None
+    return caught.value
+
+
+@pytest.mark.parametrize("left", [True, False])
+async def test_a_call_that_ends_in_an_alarm_says_so_and_whether_it_had_left(left: bool) -> None:
+    link = Link()
+    core = core_of(link)
+    asked(core)
+    if left:
+        link.lanes.let_leave()
+    link.blocked_reason = "low on disk"
+    error = await waited(core)
+    assert error.wait is Wait.BLOCKED
+    assert "the broker takes no messages in its alarm (low on disk)" in str(error)
+    assert ("the request was not sent" in str(error)) is not left
+
+
+async def test_a_call_that_the_broker_took_before_the_alarm_waits_for_its_worker() -> None:
+    link = Link()
+    core = core_of(link)
+    call, _ = asked(core)
+    link.lanes.let_leave().set_result(None)
+    await asyncio.sleep(0)
+    link.blocked_reason = "low on disk"
+    assert call.state is State.ACCEPTED
+    error = await waited(core)
+    assert error.wait is Wait.CONFIRMED
+    assert "the broker took the request, and is in an alarm (low on disk)" in str(error)
+
+
+async def test_a_call_without_confirms_cannot_know_that_the_broker_took_it_before_the_alarm() -> None:
+    link = Link()
+    core = core_of(link, confirm=False)
+    call, _ = asked(core)
+    call.state, call.left = State.ACCEPTED, True
+    link.blocked_reason = "low on disk"
+    assert (await waited(core)).wait is Wait.BLOCKED
+
+
+async def test_a_call_whose_confirm_is_given_up_was_sent_and_is_not_said_to_have_stayed_here() -> None:
+    link = Link()
+    core = core_of(link)
+    asked(core)
+    link.lanes.let_leave().set_exception(BrokerTimeout("no answer"))
+    error = await waited(core)
+    assert error.wait is Wait.SENT
+    assert "the broker has not confirmed the request" in str(error)
+
+
+async def test_a_call_without_a_connection_says_why_there_is_none() -> None:
+    core = core_of(None)
+    core._trouble = ConnectionLost("nothing listens there")
+    asked(core)
+    error = await waited(core)
+    assert error.wait is Wait.CONNECTING
+    assert "the broker is away (nothing listens there)" in str(error)
+
+
+async def test_a_cast_that_ends_says_that_no_confirm_came() -> None:
+    link = Link()
+    core = core_of(link)
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    core.request("42", b"", future, wants_reply=False)
+    link.lanes.let_leave()
+    with pytest.raises(CallTimeout, match="no confirm for key '42' within 60 s"):
         await future

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.looptime
 async def test_a_reason_that_stays_is_logged_when_it_begins_and_then_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = ClientOptions(slots=4, timeout=60.0, confirm=True, reply="queue", max_body=9, resend=True, name="test")
+    options = ClientOptions(
+        slots=4, timeout=60.0, connect_timeout=9.0, confirm=True, reply="queue", max_body=9, resend=True, name="test"
+    )
     core = Dispatcher("amqps://user:password@nowhere", "core", options)
     core._loop = asyncio.get_running_loop()
     tries: list[float] = []

@@ -20,7 +20,9 @@ FIRST = "reply-user-0"
 
 async def tried(monkeypatch: pytest.MonkeyPatch, *errors: BrokerError) -> list[str]:
     """Return the reply queues with which a client connects again, while these errors come, up to its success."""
-    options = ClientOptions(slots=4, timeout=60.0, confirm=True, reply="queue", max_body=9, resend=True, name="test")
+    options = ClientOptions(
+        slots=4, timeout=60.0, connect_timeout=9.0, confirm=True, reply="queue", max_body=9, resend=True, name="test"
+    )
     core = Dispatcher("amqp://user:password@nowhere", "core", options)
     core._loop = asyncio.get_running_loop()
     core._queue = FIRST

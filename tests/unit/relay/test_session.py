@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from osrdyne_relay.client import AsyncRelayClient
+from osrdyne_relay.errors import NodeLost
 from osrdyne_relay.worker import RelayWorker
 from testbed.authority import Authority
 from testbed.waiting import until_async
@@ -86,3 +87,9 @@ async def test_a_worker_that_is_cancelled_leaves_no_connection_over_tls(node: St
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert node.open() == 0
+
+
+async def test_a_call_to_a_node_that_stands_still_ends_a_second_after_its_timeout(node: StillNode) -> None:
+    async with asyncio.timeout(20.0), AsyncRelayClient(node.url, token=TOKEN, ca_file=node.ca_file) as client:
+        with pytest.raises(NodeLost, match=r"did not answer within 1.2 s. The request may have run"):
+            await client.call("e", b"", timeout=0.2)

@@ -181,6 +181,8 @@ class Inventory:
                         outcomes.append(PoisonOutcome(entry, why))
                         # Let the acknowledgement and heartbeats leave: an act may take long without waiting.
                         await asyncio.sleep(0)
+                except BrokerTimeout:
+                    raise  # it would not answer this check, either
                 except BaseException:
                     # The earlier entries are done. The first error matters more than a failure of this check.
                     with contextlib.suppress(BrokerError):
@@ -212,7 +214,9 @@ class Inventory:
         except (Nacked, Unencodable) as error:
             return str(error)
         except awake.NotInTime:
-            raise BrokerTimeout(f"no publisher confirm within {_CONFIRM_SECONDS:.0f} s") from None
+            reason = self._connection.blocked_reason
+            blocked = f" (it has blocked this connection: {reason})" if reason else ""
+            raise BrokerTimeout(f"no publisher confirm within {_CONFIRM_SECONDS:.0f} s{blocked}") from None
         except BrokerError as error:
             if not self._connection.is_open:
                 raise
@@ -232,11 +236,10 @@ class Inventory:
     @contextlib.asynccontextmanager
     async def _looking(self, queue: str, wanted: Callable[[Entry], bool]) -> AsyncIterator[_Look]:
         look = _Look(await self._connection.channel(prefetch=_MOST_ENTRIES), wanted)
-        try:
-            await look.at(queue)
-            yield look
-        finally:
-            await look.channel.close()
+        await look.at(queue)
+        yield look
+        # After an error, the end of the connection gives the entries back.
+        await look.channel.close()
 
 
 @contextlib.asynccontextmanager

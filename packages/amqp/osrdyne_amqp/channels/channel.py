@@ -275,9 +275,7 @@ class Channel(Publishing):
     # --- the end ---
 
     async def close(self) -> None:
-        """Close the channel; messages it has not settled go back to their queues. Never raises, takes at most
-        3 s.
-        """
+        """Close the channel; messages it has not settled go back to their queues. Never raises, takes 1 s at most."""
         self.finish(ChannelClosed("the channel was closed by this program"))
         await self._wire.close_channel(self._pika)
 

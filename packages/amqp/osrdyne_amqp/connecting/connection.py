@@ -11,7 +11,7 @@ from pika import exceptions as pika_errors
 from osrdyne_amqp import awake
 from osrdyne_amqp.channels.channel import Channel
 from osrdyne_amqp.connecting import opening
-from osrdyne_amqp.connecting.wire import CLOSE_TIMEOUT, Wire
+from osrdyne_amqp.connecting.wire import Wire
 from osrdyne_amqp.errors import (
     AccessRefused,
     BrokerError,
@@ -23,6 +23,7 @@ from osrdyne_amqp.errors import (
     NotFound,
     PreconditionFailed,
 )
+from osrdyne_calls.closing import CLOSE_SECONDS, in_time
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
@@ -85,13 +86,13 @@ class Connection:
             async with asyncio.timeout(timeout):
                 error = await asyncio.shield(outcome)
         except TimeoutError:
-            await self._abandon(outcome)
+            await in_time(self._abandon(outcome), CLOSE_SECONDS)
             raise BrokerUnreachable(
                 f"{place}: no AMQP answer within {timeout:g} s; check that this is the broker's AMQP "
                 "port (5672, with TLS 5671) and that the broker is healthy"
             ) from None
         except BaseException:
-            await self._abandon(outcome)
+            await in_time(self._abandon(outcome), CLOSE_SECONDS)
             raise
         if error is not None:
             wire.cut()
@@ -184,10 +185,11 @@ class Connection:
         raw.add_on_close_callback(on_close)
         raw.add_on_cancel_callback(on_cancel)
 
-    async def close(self) -> None:
-        """Close the connection; what was published before is sent first. Never raises, takes at most 3 s.
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Close the connection; what was published before is sent first. Never raises.
 
-        Does nothing in a fork: the connection is the other process's.
+        Takes `timeout` seconds at most: then the connection ends without the broker's word. Does nothing in a fork: the
+        connection is the other process's.
         """
         if not self._wire.home.is_here:
             return
@@ -198,7 +200,7 @@ class Connection:
             with contextlib.suppress(pika_errors.AMQPError):
                 self._wire.close()
             try:
-                await asyncio.wait([self._closed], timeout=min(self._timeout, CLOSE_TIMEOUT))
+                await asyncio.wait([self._closed], timeout=timeout)
             except asyncio.CancelledError:
                 # Close the socket without the broker's answer.
                 self._wire.cut()

@@ -26,6 +26,7 @@ from pika.frame import decode_frame
 
 from osrdyne_amqp.codec.frames import FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, longest_read
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_runtime.forks import Home
 
 #: what is used of pika's connection and channel beside what `Wire` overrides; see the module's docstring
@@ -48,8 +49,8 @@ _RECEIVE_BYTES = 65536
 #: Longest content header that is taken, in bytes. RabbitMQ sends a header as one frame, however long it is: a publisher
 #: with AMQP 1.0 may fill a message of 16 MiB with application properties. Twice of that, because it grows on the way.
 _LONGEST_HEADER = 32 * 1024 * 1024
-#: Seconds that closing may take before it goes on without the broker's answer.
-CLOSE_TIMEOUT = 3.0
+#: Seconds for which a host name may be looked up when an attempt to connect is given up.
+_LOOKUP_SECONDS = 3.0
 
 #: Takes kind, buffer, start and end of a frame's payload; False: the frame is one for pika.
 Receiver = Callable[[int, bytes, int, int], bool]
@@ -260,7 +261,7 @@ class Wire(_Base):  # type: ignore[misc]
             channel.close()
 
     async def close_channel(self, channel: Any) -> None:
-        """Close a channel and wait for the broker's word, for at most CLOSE_TIMEOUT."""
+        """Close a channel and wait for the broker's word, for at most CLOSE_SECONDS."""
         if channel.is_closed:
             return
         closed: asyncio.Future[None] = self.loop.create_future()
@@ -271,16 +272,16 @@ class Wire(_Base):  # type: ignore[misc]
 
         channel.add_on_close_callback(on_close)
         self.begin_close_channel(channel)
-        await asyncio.wait([closed], timeout=CLOSE_TIMEOUT)
+        await asyncio.wait([closed], timeout=CLOSE_SECONDS)
 
     async def lookup_done(self, outcome: asyncio.Future[BaseException | None]) -> None:
-        """Wait, for as long as closing may take, until an opening that ends with `outcome` can be given up.
+        """Wait, for some seconds at most, until an opening that ends with `outcome` can be given up.
 
         While a host name is looked up pika cannot: it would say that it did, and connect all the same.
         """
         workflow = self._connection_workflow
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT):
+            async with asyncio.timeout(_LOOKUP_SECONDS):
                 while not outcome.done() and workflow is not None and workflow._connector is None:  # noqa: ASYNC110 - pika has no callback for it
                     await asyncio.sleep(0.005)
 

@@ -23,6 +23,7 @@ from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
+from osrdyne_calls.closing import CLOSE_SECONDS, in_time
 
 #: The link that all replies leave over, where one will do.
 REPLIES = AnyAddress("replies")
@@ -76,29 +77,30 @@ class AsyncBus:
             counts=self.counts,
         )
         self._sender = MessageSender(self._connection, self.settings)
-        self._closing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[bool] | None = None
         self._subscriptions: list[KeptSubscription] = []
 
     async def open(self) -> None:
         """Connect to the first peer that can be reached. Raises ConnectFailed and LoginRefused, of the last peer."""
         await self._connection.open()
 
-    async def close(self) -> None:
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """End calls that wait with BusClosed, and disconnect. Safe to repeat.
 
-        Does nothing in a fork: the connection is the other process's.
+        Takes `timeout` seconds at most, whatever the peer does: then it disconnects without the peer's word. Does
+        nothing in a fork: the connection is the other process's.
         """
         if not self._connection.is_here:
             return
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
+            self._closing = asyncio.create_task(in_time(self._close(timeout), timeout))
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def _close(self, timeout: float) -> None:
         last = await self._connection.end()
         self._calls.fail_all(BusClosed)
         if last is not None:
-            await self._connection.leave(last)
+            await self._connection.leave(last, timeout)
         for subscription in list(self._subscriptions):
             await subscription.close()
 

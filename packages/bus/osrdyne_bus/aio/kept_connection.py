@@ -25,8 +25,6 @@ from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)
 
-#: Seconds for the broker to delete a reply queue when the bus is closed.
-DELETION_SECONDS = 2.0
 #: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
 STABLE_CONNECTION_SECONDS = 5.0
 #: After so many connections in a row that do not work, replies have another queue: RabbitMQ closes the connection of a
@@ -135,13 +133,13 @@ class KeptConnection:
         self._next.exception()
         return last
 
-    async def leave(self, last: PeerConnection) -> None:
-        """Disconnect."""
+    async def leave(self, last: PeerConnection, timeout: float) -> None:
+        """Disconnect within `timeout` seconds."""
         last.senders.close()
         if last.replies is not None:
             last.replies.close()
-            await self._delete_replies(last)
-        await last.connection.close()
+            await self._delete_replies(last, timeout / 2)
+        await last.connection.close(timeout / 2)
 
     async def receive_replies(self, to_peer: PeerConnection) -> None:
         """Have an address for replies to this connection. Raises LinkRefused and PeerLost."""
@@ -300,9 +298,9 @@ class KeptConnection:
             to_peer = self.present
             outage.over(loop.time(), peer=str(to_peer and to_peer.connection.peer))
 
-    async def _delete_replies(self, to_peer: PeerConnection) -> None:
+    async def _delete_replies(self, to_peer: PeerConnection, timeout: float) -> None:
         # A queue that stays is deleted by the broker, later.
         if to_peer.nodes is not None:
             with contextlib.suppress(MessagingError, TimeoutError):
-                async with asyncio.timeout(DELETION_SECONDS):
+                async with asyncio.timeout(timeout):
                     await to_peer.nodes.delete(self._reply_queue)

@@ -25,9 +25,10 @@ from osrdyne_bus.engine.subscriptions import LARGEST_MESSAGE, Received, Subscrip
 from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_runtime import certificate_faults
 
-#: Seconds for the peer to open a connection, login included, and to close it.
+#: Seconds for the peer to open a connection, login included.
 ANSWER_SECONDS = 10.0
 #: Seconds until the end of a session by the peer is answered.
 SESSION_END_SECONDS = 1.0
@@ -228,8 +229,8 @@ class BusConnection:
         self._number += 1
         return f"{self._connection.container}-{self._number}"
 
-    async def close(self) -> None:
-        """Close the connection; the peer has ANSWER_SECONDS to say that it is closed. Safe to repeat."""
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Close the connection; the peer has `timeout` seconds to say that it is closed. Safe to repeat."""
         self._lost = None
         try:
             if self.ended is None:
@@ -237,7 +238,7 @@ class BusConnection:
                 self._connection.close()
                 self._transport.work()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ANSWER_SECONDS):
+                    async with asyncio.timeout(timeout):
                         await self._transport.gone.wait()
         finally:
             self._abort(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -71,14 +72,16 @@ def _client(context: typer.Context, pool: str | None, broker: str | None, file: 
     uri = broker_address.chosen(context, broker, file, variable="OSRDYNE_CLIENT_URI")
     if pool is None:
         raise CannotAsk("a broker is named and no pool; give --pool NAME")
-    return Client(uri, pool, slots=1, name="osrdyne jobs create")
+    return Client(uri, pool, slots=1, connect_timeout=CAST_TIMEOUT_SECONDS, name="osrdyne jobs create")
 
 
 def _cast(client: Client, job: Registered) -> str | None:
     """Cast a job; return why that did not work. The job is registered all the same."""
+    until = time.monotonic() + CAST_TIMEOUT_SECONDS
     try:
         with client:
-            client.cast(job.resource, messages.encode(job.type, job.id), timeout=CAST_TIMEOUT_SECONDS)
+            left = max(0.1, until - time.monotonic())
+            client.cast(job.resource, messages.encode(job.type, job.id), timeout=left)
     except OsrdyneError as error:
         return str(error)
     return None

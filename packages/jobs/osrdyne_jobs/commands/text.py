@@ -55,6 +55,8 @@ def print_job(job: Mapping[str, Any]) -> None:
         ended = f"{run['ended_at']} {run['outcome']}" if run["ended_at"] else "runs"
         because = f": {run['reason']}" if run["reason"] else ""
         line("run", f"{run['token']} by {run['worker']}, {run['began_at']} to {ended}{because}")
+        for raised in (run["traceback"] or "").splitlines():
+            typer.echo(f"    {printable(raised)}")
     line("payload", json.dumps(job["payload"], ensure_ascii=False))
 
 

@@ -93,6 +93,8 @@ run = Table(
     #: done, failed, cancelled, or lost (its worker did not renew the lease).
     Column("outcome", _STATE),
     Column("reason", Text),
+    #: Of the exception that its handler raised, bounded.
+    Column("traceback", Text),
     sqlite_autoincrement=True,
 )
 Index("ix_osrdyne_job_run_ended", run.c.ended_at, run.c.outcome)

@@ -55,6 +55,7 @@ class Run(BaseModel):
     ended_at: Time | None = Field(description="Null while it runs.")
     outcome: str | None = Field(description="done, failed, cancelled, or lost (the worker did not renew its lease).")
     reason: str | None
+    traceback: str | None = Field(description="Of the exception that the handler raised; its end, where it is long.")
 
 
 class Job(BaseModel):

@@ -13,6 +13,7 @@ transaction that deletes or locks that row, and only if it is still there. So a 
 nothing.
 
 `registration` has what clients ask, `running` what workers do, `scans` what redo does, and `administration` what people
-do. `outcomes` writes how a run ended, and `history` keeps and deletes what has ended. `records` are what they return,
+do. `outcomes` writes how a run ended, `tracebacks` is what is kept of what it raised, and `history` keeps and deletes
+what has ended. `records` are what they return,
 and `sql` has what their statements share.
 """

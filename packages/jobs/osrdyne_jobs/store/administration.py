@@ -25,9 +25,13 @@ def get(connection: Connection, id: int) -> Job:  # noqa: A002
 
 
 def attempts(connection: Connection, id: int) -> list[Mapping[str, Any]]:  # noqa: A002
-    """Return the runs of a job, oldest first: token, worker, began_at, ended_at, outcome, reason."""
-    columns = (run.c.id.label("token"), run.c.worker, run.c.began_at, run.c.ended_at, run.c.outcome, run.c.reason)
-    query = select(*columns).join(attempt, attempt.c.run_id == run.c.id).where(attempt.c.job_id == id)
+    """Return the runs of a job, oldest first: token, worker, began_at, ended_at, outcome, reason, traceback."""
+    ended = (run.c.ended_at, run.c.outcome, run.c.reason, run.c.traceback)
+    query = (
+        select(run.c.id.label("token"), run.c.worker, run.c.began_at, *ended)
+        .join(attempt, attempt.c.run_id == run.c.id)
+        .where(attempt.c.job_id == id)
+    )
     return [dict(row) for row in connection.execute(query.order_by(run.c.id)).mappings()]
 
 

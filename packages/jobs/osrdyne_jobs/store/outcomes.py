@@ -21,7 +21,7 @@ LOST = "its worker did not renew the lease: it ended, hung, or could not reach t
 _END_RUN = (
     update(run)
     .where(run.c.id == TOKEN)
-    .values(ended_at=now(), outcome=bindparam("ended_as"), reason=bindparam("why"))
+    .values(ended_at=now(), outcome=bindparam("ended_as"), reason=bindparam("why"), traceback=bindparam("raised"))
     .returning(run.c.type, run.c.resource)
 )
 _DONE = update(job).where(OF_RUN).values(state=states.DONE, finished_at=now(), reason=None, cancel=False)
@@ -48,23 +48,29 @@ _DUE_SOON = (
 )
 
 
-def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+def settle(connection: Connection, token: int, outcome: str, reason: str | None, traceback: str | None = None) -> None:
     """Write the outcome of a run to it and to its jobs, and let what waited for it be due soon."""
-    which = end(connection, token, outcome, reason)
+    which = end(connection, token, outcome, reason, traceback)
     # Redo has put off what waited for this run. The worker goes on with it, unless it ends now.
     following = next_job(connection, which.type, which.resource)
     if following is not None:
         connection.execute(_DUE_SOON, {"following": following.id})
 
 
-def end(connection: Connection, token: int, outcome: str, reason: str | None) -> Row[Any, Any]:
+def end(
+    connection: Connection, token: int, outcome: str, reason: str | None, traceback: str | None = None
+) -> Row[Any, Any]:
     """Write the outcome of a run to it and to its jobs; return its type and resource."""
-    if reason is not None:
-        whole = reason.encode("utf-8", "replace").decode()  # no lone surrogates, of a file's name for example
-        reason = whole.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
-    which = connection.execute(_END_RUN, {"token": token, "ended_as": outcome, "why": reason}).one()
+    reason = None if reason is None else _storable(reason)[:MOST_REASON]
+    raised = None if traceback is None else _storable(traceback)
+    which = connection.execute(_END_RUN, {"token": token, "ended_as": outcome, "why": reason, "raised": raised}).one()
     _settle_jobs(connection, token, outcome, reason)
     return which
+
+
+def _storable(text: str) -> str:
+    whole = text.encode("utf-8", "replace").decode()  # no lone surrogates, of a file's name for example
+    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _settle_jobs(connection: Connection, token: int, outcome: str, reason: str | None) -> None:

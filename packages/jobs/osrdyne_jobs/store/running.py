@@ -109,6 +109,7 @@ def go_on(
     grip: Grip,
     outcome: str,
     reason: str | None = None,
+    traceback: str | None = None,
     *,
     type: str,  # noqa: A002
     resource: str,
@@ -120,7 +121,7 @@ def go_on(
     Returns None where nothing is to be done now; the lock is free then. Raises LeaseLost, and writes nothing then.
     """
     _give_back(connection, grip)
-    end(connection, grip.token, outcome, reason)
+    end(connection, grip.token, outcome, reason, traceback)
     following = next_job(connection, type, resource)
     if following is None:
         return None
@@ -211,10 +212,12 @@ def hold(connection: Connection, grip: Grip) -> None:
         raise LeaseLost
 
 
-def finish(connection: Connection, grip: Grip, outcome: str, reason: str | None = None) -> None:
+def finish(
+    connection: Connection, grip: Grip, outcome: str, reason: str | None = None, traceback: str | None = None
+) -> None:
     """End a run as done, failed or cancelled, and give its lock back. Raises LeaseLost, and writes nothing then."""
     _give_back(connection, grip)
-    settle(connection, grip.token, outcome, reason)
+    settle(connection, grip.token, outcome, reason, traceback)
 
 
 def _give_back(connection: Connection, grip: Grip) -> None:

@@ -27,8 +27,10 @@ log = log_lines.logger(__name__)
 
 #: Seconds for a connection to open.
 CONNECT_SECONDS = 10.0
-#: Seconds beyond a call's own timeout after which its node counts as lost: it may have to wait for Redis.
-LOST_AFTER_TIMEOUT_SECONDS = 60.0
+#: Seconds beyond a call's own timeout after which its node counts as lost.
+LOST_AFTER_TIMEOUT_SECONDS = 1.0
+#: Seconds in which a node that gives a data stream may give nothing.
+STREAM_SILENCE_SECONDS = 60.0
 #: Seconds for which a node may take nothing of a data stream, or not say that it is stored: its store may be slow.
 STREAM_STALL_SECONDS = 300.0
 #: Seconds for a data stream to be removed. Otherwise it expires.

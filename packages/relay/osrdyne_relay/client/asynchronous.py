@@ -14,8 +14,8 @@ import aiohttp
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     CONNECT_SECONDS,
-    LOST_AFTER_TIMEOUT_SECONDS,
     STREAM_REMOVAL_SECONDS,
+    STREAM_SILENCE_SECONDS,
     STREAM_STALL_SECONDS,
     ClientIdentity,
     Nodes,
@@ -42,6 +42,10 @@ _NOT_UPGRADED: dict[int, type[RelayError]] = {401: AccessDenied, 429: TooMany, 5
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
+def _timeout(connect: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
+
+
 class Session:
     """HTTP to nodes."""
 
@@ -51,7 +55,7 @@ class Session:
         self._sockets = Sockets()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.made),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            timeout=_timeout(CONNECT_SECONDS),
             max_field_size=4 * wire.MOST_HEADER,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -82,6 +86,8 @@ class Session:
                     headers=shown,
                     data=io.BytesIO(body) if isinstance(body, bytes) and body else body or None,
                     allow_redirects=False,
+                    # Another node may be there.
+                    timeout=_timeout(CONNECT_SECONDS if within is None else min(CONNECT_SECONDS, within / 2)),
                     ssl=self.nodes.tls,
                 ) as answer,
             ):
@@ -90,13 +96,16 @@ class Session:
         except _NOT_SENT as error:
             raise self._not_reached(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
+            said = f"{NodeLost.__doc__} ({type(error).__name__})"
+            if within is not None and type(error) is TimeoutError:
+                said = f"the node did not answer within {round(within, 1):g} s. The request may have run"
+            raise NodeLost(said) from error
 
     async def chunks(self, url: str) -> AsyncIterator[bytes]:
         """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
         self.check_here()
         shown = self.nodes.authorization()
-        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=LOST_AFTER_TIMEOUT_SECONDS)
+        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=STREAM_SILENCE_SECONDS)
         try:
             async with self._session.get(
                 url, headers=shown, allow_redirects=False, timeout=within, ssl=self.nodes.tls
@@ -308,8 +317,11 @@ class AsyncRelayClient:
 
     async def _call(self, path: str, headers: dict[str, str], body: bytes, within: float | None) -> Response:
         failures: dict[str, object] = {}
+        clock = asyncio.get_running_loop().time
+        deadline = None if within is None else clock() + within
         for url in self._nodes.order():
             try:
+                within = None if deadline is None else max(0.0, deadline - clock())
                 answer = await self._session.ask("POST", url + path, headers=headers, body=body, within=within)
                 response = response_of(*answer)
             except (NodesAway, NodeStopping) as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_relay.checking import checked_request
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes, cut_off
 from osrdyne_relay.client.asynchronous import AsyncRelayClient
@@ -26,9 +27,6 @@ T = TypeVar("T")
 
 #: Makes the work of an asynchronous client.
 Work = Callable[[AsyncRelayClient], Coroutine[Any, Any, T]]
-
-#: Seconds that `close` waits for the thread. Where a call is in flight, the thread goes on until that has ended.
-_CLOSE_SECONDS = 1.0
 
 
 class _Opened:
@@ -107,13 +105,16 @@ class Connections:
                 portal.start(work(client[0]), concurrent.futures.Future())
 
     def close(self) -> None:
-        """End the connections: those of calls in flight when these have ended. In a fork, only its own."""
+        """End the connections: those of calls in flight when these have ended. In a fork, only its own.
+
+        Waits for the thread for `CLOSE_SECONDS` at most. Where a call is in flight, the thread goes on until its end.
+        """
         here = self._here
         with here.lock:
             portal, client, here.client = here.portal, here.client, None
         if portal is not None and client is not None:
             client[1]()
-            portal.ends(_CLOSE_SECONDS)
+            portal.ends(CLOSE_SECONDS)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Unpack, cast
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_calls.handling import Handler
 from osrdyne_calls.runners import runner_of
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes
@@ -19,10 +20,6 @@ from osrdyne_relay.worker.request_runner import RequestRunner
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
 from osrdyne_relay.worker.websocket import WebSocketReceiver
 from osrdyne_runtime import program
-
-#: Seconds that answers may take at the end of the grace.
-_LAST_ANSWERS_SECONDS = 10.0
-
 
 #: A handler of the worker library, or one that uses data streams.
 RelayHandler = Callable[[RelayRequest], bytes | None] | Callable[[AsyncRelayRequest], Awaitable[bytes | None]]
@@ -93,7 +90,8 @@ class RelayWorker:
                     await requests.rest()
             requests.over.set()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_ANSWERS_SECONDS):
+                # For the last answers.
+                async with asyncio.timeout(CLOSE_SECONDS):
                     await asyncio.wait(tasks)
                     await requests.rest()
         finally:

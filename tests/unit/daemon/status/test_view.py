@@ -274,3 +274,13 @@ def test_the_document_has_the_greatest_age_of_its_counts(state: PoolState) -> No
     # Asked for 4 s ago, of a broker that may be 7.5 s late
     state.counts.counted_at = 96.0
     assert age() == 11.5
+
+
+def test_a_daemon_that_leads_is_not_ready_in_an_alarm_and_one_that_stands_by_is(state: PoolState) -> None:
+    assert status_view.not_ready(state, "leading", None) is None
+    state.counts.alarm = "disk"
+    reason = status_view.not_ready(state, "leading", None)
+    assert reason == "leading: the broker takes no messages in its alarm (disk)"
+    assert status_view.not_ready(state, "standby", None) is None
+    state.counts.alarm = None
+    assert status_view.not_ready(state, "leading", None) is None

@@ -90,6 +90,16 @@ function duration(seconds) {
   return `${whole} ${name}${name === "day" && whole !== 1 ? "s" : ""}`;
 }
 
+// Why an attempt failed, and what it raised.
+function because(run) {
+  const made = make("span", run.reason);
+  if (run.traceback === null) return made;
+  const more = make("details");
+  more.append(make("summary", "Traceback"), make("pre", run.traceback));
+  made.append(more);
+  return made;
+}
+
 // Fill a table; a cell is a text or an element. The labels are for narrow windows, which show no head.
 function fill(id, rows) {
   const table = element(id);
@@ -178,7 +188,7 @@ async function showJob(id) {
   ]);
   element("payload").textContent = JSON.stringify(job.payload, null, 2);
   fill("attempts", job.runs.map((one) => [
-    String(one.token), one.worker, time(one.began_at), time(one.ended_at), one.outcome ?? "runs", one.reason,
+    String(one.token), one.worker, time(one.began_at), time(one.ended_at), one.outcome ?? "runs", because(one),
   ]));
   element("no-attempts").hidden = job.runs.length > 0;
   const allowed = {

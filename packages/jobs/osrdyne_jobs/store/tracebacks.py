@@ -1,0 +1,68 @@
+"""What is kept of an exception that a handler raised: bounded, and without secrets that its worker was given."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from urllib.parse import unquote
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from osrdyne_jobs.database.engines import FILE_VARIABLE, VARIABLE, reason
+from osrdyne_protocol.errors import SettingsError, causes
+from osrdyne_protocol.worker_environment import WORKER_AMQP_URI, WORKER_AMQP_URI_FILE
+from osrdyne_runtime.settings import secrets
+
+#: Most characters of a traceback that are kept: its end, which says what was raised, and where.
+MOST = 8000
+_CUT = "... (the beginning is left out)\n"
+
+
+def passwords(addresses: Iterable[str | None]) -> set[str]:
+    """Return the spellings in which the passwords of addresses may appear. What has none, or no form, has none."""
+    found: set[str] = set()
+    for address in filter(None, addresses):
+        userinfo, _, _ = address.partition("://")[2].partition("/")[0].rpartition("@")
+        given = [userinfo.partition(":")[2]]
+        # PostgreSQL takes it as a parameter, too.
+        given += [part.removeprefix("password=") for part in re.split("[?&]", address) if part.startswith("password=")]
+        found.update(given, map(unquote, given))
+    return found - {""}
+
+
+def secrets_of(engine: Engine, address: str | None) -> set[str]:
+    """Return the passwords that this worker was given: of its database at an `address`, and of its broker."""
+    known = [address, os.environ.get(VARIABLE), os.environ.get(WORKER_AMQP_URI)]
+    for variable in (FILE_VARIABLE, WORKER_AMQP_URI_FILE):
+        if file := os.environ.get(variable):
+            with suppress(SettingsError):
+                known.append(secrets.in_file(file, variable))
+    own = engine.url.password
+    return passwords(known) | ({str(own)} if own else set())
+
+
+def without(hidden: Collection[str], text: str) -> str:
+    """Return a text in which stars stand for secrets. The longest first: one may hold another."""
+    for secret in sorted(hidden, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def kept(error: BaseException, hidden: Collection[str]) -> str | None:
+    """Return the traceback of an exception, as it is kept. The values of SQL statements are not part of it.
+
+    None where its class raises when it is asked.
+    """
+    try:
+        text = "".join(traceback.format_exception(error))
+        for cause in causes(error):
+            if isinstance(cause, SQLAlchemyError):
+                text = text.replace(str(cause), reason(cause))
+    except Exception:  # noqa: BLE001 - whatever it is, the run ends
+        return None
+    text = without(hidden, text).rstrip()
+    return text if len(text) <= MOST else _CUT + text[len(_CUT) - MOST :]
