@@ -25,6 +25,8 @@ from testbed.workers import LIBRARY
 
 #: Seconds. A start may take longer than all of them; the key then steps down meanwhile, in the replay, too.
 UNBIND, STOP, DEBOUNCE = 2.0, 3.0, 0.2
+#: After its last activity, a key is made active again; until then its queue is long deleted.
+AGAIN = 15.0
 ALWAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00"
 #: Which program sends which event.
 TELLERS = {
@@ -89,11 +91,11 @@ def witness(
     make_daemon: Callable[..., DaemonProcess],
     make_client: Callable[[Pool], ForeignClient],
 ) -> Iterator[Witness]:
-    """Sees a pool from before its daemon starts. The key `warm` has a window that is always open."""
+    """Sees a pool from before its daemon starts. `warm` has a window that is always open, `again` a span."""
     pool = make_pool(unbind_delay=UNBIND, stop_delay=STOP)
     witness = Witness(pool, make_client(pool))
     daemon = make_daemon(pool, worker=LIBRARY, start=False, intervals={"debounce": DEBOUNCE})
-    daemon.settings["pool"]["overrides"] = {"warm": {"warm": [ALWAYS]}}
+    daemon.settings["pool"]["overrides"] = {"warm": {"warm": [ALWAYS]}, "again": {"prewarm": [[AGAIN, AGAIN + 60]]}}
     daemon.start()
     yield witness
     witness.close()
@@ -154,3 +156,15 @@ def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witne
     assert real == stories(replayed([before, called], [1, 1], "finished", warm=True))
     # And the third group ran before it was called
     assert "orphan-seen" not in real["warm", "forwarder"]
+
+
+@pytest.mark.full
+def test_a_key_that_was_let_go_runs_again_in_its_span_before_it_is_called(witness: Witness) -> None:
+    witness.call("again")
+    witness.wait_for("again", "queue-deleted")
+    # When nothing but time passes, its worker starts again, and the next call finds it
+    witness.wait_for("again", "started", 2)
+    witness.call("again")
+    witness.wait_for("again", "finished", 2)
+
+    assert [event for key, event, _ in witness.told if (key, event) == ("again", "orphan-seen")] == ["orphan-seen"]

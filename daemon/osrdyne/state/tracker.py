@@ -7,6 +7,7 @@ Pure: time is an argument (monotonic seconds), there is no I/O. Facts come in th
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -45,6 +46,12 @@ class TargetTracker:
         self._generation = 0
         self._wanted: dict[str, Wanted] = {}
         self._deadlines: list[tuple[float, str]] = []
+        #: Of keys with spans in which they are kept again: the last activity, and when to look at its spans next.
+        self._last: dict[str, float] = {}
+        #: Until when a span keeps a key for which it is the reason.
+        self._spans: dict[str, float] = {}
+        self._again: dict[str, float] = {}
+        self._agains: list[tuple[float, str]] = []
         #: Keys that a worker's start or `keep` renewed, without demand since.
         self._renewed_by_start: set[str] = set()
         #: Keys whose wanted status or generation changed.
@@ -67,7 +74,13 @@ class TargetTracker:
         to be unbound, whatever was believed: its queue must then be asserted again, under a new generation.
         """
         self.note_demand(key)
-        return self._activate(key, now + extra_lifetime + self._delays(key).unbind_delay, found_unbound=found_unbound)
+        delays = self._delays(key)
+        until = now + extra_lifetime + delays.unbind_delay
+        if delays.prewarm:
+            self._last[key] = max(now + extra_lifetime, self._last.get(key, now + extra_lifetime))
+            self._look_again(key, self._last[key] + delays.prewarm[0][0])
+            self._end_span(key, until)
+        return self._activate(key, until, found_unbound=found_unbound)
 
     def keep(self, key: str, until: float) -> int:
         """Make a key Active at least until then, without demand; return the generation from which that holds.
@@ -90,6 +103,33 @@ class TargetTracker:
         self._put(key, Wanted(Status.ACTIVE, self._changed(key), until))
         return self._generation
 
+    def _look_again(self, key: str, due: float) -> None:
+        if due < self._again.get(key, math.inf):
+            self._again[key] = due
+            heapq.heappush(self._agains, (due, key))
+
+    def _prewarm(self, key: str, now: float) -> bool:
+        """Keep a key in a span after its last activity, and return whether it is; look again when the next begins."""
+        last = self._last[key]
+        span = next((each for each in self._delays(key).prewarm if last + each[1] > now), None)
+        if span is None:
+            del self._last[key]
+            return False
+        begun = last + span[0] <= now
+        self._look_again(key, last + span[begun])
+        if begun:
+            self.keep(key, last + span[1])
+            self._spans[key] = last + span[1]
+        return begun
+
+    def _end_span(self, key: str, until: float) -> None:
+        """Let the delays of an activity count from now on: the span that the key was kept for has served."""
+        current = self._wanted.get(key)
+        if current is not None and current.until == self._spans.pop(key, None) and until < current.until:
+            self._put(key, Wanted(current.status, current.generation, until))
+            # The clock, which waits for the end of the span, has to look earlier.
+            self.changes.add(key)
+
     def note_demand(self, key: str) -> None:
         """Note that a key has demand (a request, or work on one): the next start of a worker counts again."""
         self._renewed_by_start.discard(key)
@@ -110,8 +150,14 @@ class TargetTracker:
         return True
 
     def advance(self, now: float) -> list[str]:
-        """Let time pass until `now`; return the keys that stepped down."""
+        """Let time pass until `now`; return the keys that stepped down, or that a span of theirs made active again."""
         changed: list[str] = []
+        while self._agains and self._agains[0][0] <= now:
+            due, key = heapq.heappop(self._agains)
+            if self._again.get(key) == due:
+                del self._again[key]
+                if self._prewarm(key, now):
+                    changed.append(key)
         while self._deadlines and self._deadlines[0][0] <= now:
             until, key = heapq.heappop(self._deadlines)
             current = self._wanted.get(key)
@@ -129,16 +175,20 @@ class TargetTracker:
         """Let idle keys leave at once, those first that are unused for longest, so that one more has room; return them.
 
         `most` is how many keys there may be. A key is idle when nothing required it for `idle` seconds, it is not
-        `busy`, and it has no windows in which it is kept.
+        `busy`, and it has no windows or spans in which it is kept.
         """
         excess = len(self._wanted) + 1 - (most - most // _FREE_PART)
         if excess <= 0:
             return []
-        used = ((self._used_at(key), key) for key in self._wanted if not (busy(key) or self._delays(key).warm))
+        used = ((self._used_at(key), key) for key in self._wanted if not (busy(key) or self._stays(key)))
         gone = [key for _, key in heapq.nsmallest(excess, (use for use in used if use[0] <= now - idle))]
         for key in gone:
             self._drop(key)
         return gone
+
+    def _stays(self, key: str) -> bool:
+        delays = self._delays(key)
+        return bool(delays.warm or delays.prewarm)
 
     def _used_at(self, key: str) -> float:
         wanted, delays = self._wanted[key], self._delays(key)
@@ -146,6 +196,7 @@ class TargetTracker:
 
     def _drop(self, key: str) -> None:
         del self._wanted[key]
+        self._spans.pop(key, None)
         self._renewed_by_start.discard(key)
         self._changed(key)
 
@@ -157,7 +208,7 @@ class TargetTracker:
 
     def next_change(self) -> float | None:
         """Return the monotonic time at which `advance` may have something to do; None when there is nothing."""
-        return self._deadlines[0][0] if self._deadlines else None
+        return min((heap[0][0] for heap in (self._deadlines, self._agains) if heap), default=None)
 
     def _put(self, key: str, wanted: Wanted) -> None:
         self._wanted[key] = wanted

@@ -20,6 +20,8 @@ from osrdyne_protocol.names import DEFAULT_INSTANCE, check_pool_name
 
 #: Most windows that one key can have: six a day.
 MOST_WINDOWS = 42
+#: Most spans after its last activity in which one key can be kept again.
+MOST_PREWARMS = 8
 
 #: Default of `RedoSettings.alive_interval`, in seconds.
 ALIVE_INTERVAL = 120.0
@@ -36,6 +38,9 @@ class Delays:
     #: Windows in which the key is kept active without calls, as text; see `windows.parse_window`. No delay follows a
     #: window's end.
     warm: tuple[str, ...] = ()
+    #: Spans after the last activity in which the key is made active again without calls: begin and end, ascending. The
+    #: stop delay follows each.
+    prewarm: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +243,13 @@ def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict
         if not base.may_wake(key):
             raise SettingsError(here, "is a key that pool.keys leaves out; add it there, or remove it here")
         if not isinstance(entry, Mapping):
-            raise SettingsError(here, "is not a table; give unbind_delay, stop_delay or warm")
+            raise SettingsError(here, "is not a table; give unbind_delay, stop_delay, warm or prewarm")
         _refuse_unknown(entry, known, here)
         result[key] = Delays(
             unbind_delay=_delay(entry.get("unbind_delay", base.unbind_delay), f"{here}.unbind_delay"),
             stop_delay=_delay(entry.get("stop_delay", base.stop_delay), f"{here}.stop_delay"),
             warm=_warm(entry.get("warm", ()), f"{here}.warm"),
+            prewarm=_prewarm(entry.get("prewarm", ()), f"{here}.prewarm"),
         )
     return result
 
@@ -257,6 +263,21 @@ def _warm(value: object, path: str) -> tuple[str, ...]:
         except ValueError as error:
             raise SettingsError(f"{path}[{number}]", str(error)) from error
     return tuple(value)
+
+
+def _prewarm(value: object, path: str) -> tuple[tuple[float, float], ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST_PREWARMS:
+        raise SettingsError(path, f"is not a list of at most {MOST_PREWARMS} spans")
+    found: list[tuple[float, float]] = []
+    for number, entry in enumerate(value):
+        here, last = f"{path}[{number}]", found[-1][1] if found else 0.0
+        if not isinstance(entry, list | tuple) or len(entry) != 2:
+            raise SettingsError(here, f"{entry!r} is not a span; give its begin and end, as in [3300, 3900]")
+        begin, end = (_delay(each, here) for each in entry)
+        if not last < begin < end:
+            raise SettingsError(here, f"{entry!r} must begin after {last:g} seconds, and end after its begin")
+        found.append((begin, end))
+    return tuple(found)
 
 
 def _delay(value: object, path: str) -> float:

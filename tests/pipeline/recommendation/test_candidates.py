@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from osrdyne_pipeline.recommendation.calls import DAY, WEEK, collect
 from osrdyne_pipeline.recommendation.candidates import keep_alive
-from osrdyne_pipeline.recommendation.fitting import DELAYS
+from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import KEEP_ALIVE
 from tests.pipeline.recommendation.histories import MONDAY, by_chance
 
@@ -30,15 +30,15 @@ def classes(spark: SparkSession) -> DataFrame:
 
 
 def test_one_keys_curve_by_hand(spark: SparkSession) -> None:
-    # Given requests of 60 s each, 540 s, 541 s and 3,000 s apart; the last moment of the history is the last one's end
-    begins = [0, 600, 1201, 4261]
+    # Given requests of 60 s each, 585 s, 586 s and 3,000 s apart; the last moment of the history is the last one's end
+    begins = [0, 645, 1291, 4351]
     history = requests(spark, {"a": [(one, one + 60) for one in begins]})
-    # When groups are kept for 10 minutes, unbound for the last of them, or for an hour
+    # When groups are kept for 10 minutes, unbound for the last 15 s of them, or for an hour
     found = keep_alive(history, classes(spark), [600, 3600]).orderBy("delay_ms").collect()
-    # Then 540 s are just too long for a bound queue, not for the group
+    # Then 585 s are just too long for a bound queue, not for the group
     assert [row.asDict() for row in found] == [
         {"key": "a", "class": "steady", "delay_ms": delay, "requests": 4, "cold": cold, "up_ms": up, "idle_ms": idle}
-        for delay, cold, up, idle in ((600_000, 4, 1_921_000, 1_681_000), (3_600_000, 1, 4_321_000, 4_081_000))
+        for delay, cold, up, idle in ((600_000, 4, 2_011_000, 1_771_000), (3_600_000, 1, 4_411_000, 4_171_000))
     ]
     assert keep_alive(history, classes(spark)).schema.names == KEEP_ALIVE.names
 
@@ -61,7 +61,7 @@ def _replayed(asked: list[tuple[float, float]], delay: float, last: float) -> tu
     """Go from request to request."""
     cold, busy, idle, active = 0, 0.0, 0.0, None
     for begin, end in asked:
-        if active is None or begin - active >= delay - 60:
+        if active is None or begin - active >= delay - STOP_SECONDS:
             cold += 1
         if active is not None:
             idle += min(max(begin - active, 0.0), delay)

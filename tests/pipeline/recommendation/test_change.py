@@ -106,6 +106,21 @@ def test_only_the_pools_lines_change_and_the_infrastructure_code_takes_the_resul
     }
 
 
+@pytest.mark.parametrize("change", [pulumi, ansible])
+def test_spans_after_the_last_call_are_written_and_read_again(tmp_path: Path, change: Any) -> None:
+    one = dataclasses.replace(setting("BOS", 60.0), prewarm=((3300.0, 3900.0), (7140.0, 7500.0)))
+    if change is pulumi:
+        found = change(recommendation(one), write(tmp_path, STACK))
+        pool = pool_of(found.after)
+    else:
+        path = write(tmp_path, "osrdyne_pool:\n  name: core\n")
+        found = change(recommendation(one), path)
+        pool = PoolSettings.from_mapping(YAML(typ="safe").load(found.after)["osrdyne_pool"])
+    assert "prewarm:\n" in found.after
+    assert "- [3300, 3900]\n" in found.after
+    assert pool.overrides == {"BOS": Delays(60.0, 60.0, prewarm=((3300.0, 3900.0), (7140.0, 7500.0)))}
+
+
 def test_the_next_change_replaces_ours_and_leaves_what_a_person_wrote(tmp_path: Path) -> None:
     text = STACK.replace(
         "      delivery_limit: 3\n",

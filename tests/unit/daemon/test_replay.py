@@ -180,6 +180,23 @@ def test_a_window_starts_its_group_before_any_call_and_ends_without_a_delay() ->
     ]
 
 
+def test_a_span_starts_its_group_again_so_long_after_the_last_call() -> None:
+    spans = {"42": Delays(UNBIND, STOP, prewarm=((3_600_000, 3_900_000),))}
+
+    told = replay((THURSDAY, "42"), (THURSDAY + 3_700_000, "42"), delays=lambda key: spans[key])
+
+    again = [one for one in story(told) if THURSDAY + 3_000_000 < one[0] < THURSDAY + 4_000_000]
+    last = story(told)[-1]
+    assert again[0][1] == "queue-ready"
+    assert again[1][1] == "group-started"
+    assert THURSDAY + 3_600_000 <= again[0][0] < THURSDAY + 3_700_000
+    assert (THURSDAY + 3_700_000, "request-received") in again
+    assert "orphan-seen" not in [event for _, event in again]
+    # The last call has a span, too
+    assert last[1] == "queue-deleted"
+    assert last[0] > THURSDAY + 3_700_000 + 3_900_000
+
+
 def test_a_window_that_is_open_at_the_first_call_counts_and_none_begins_after_the_last() -> None:
     warm = Schedule({"42": Delays(UNBIND, STOP, ("thu,fri 00:00-24:00",))})
 

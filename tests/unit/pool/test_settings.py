@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, fields
 
 import pytest
@@ -83,6 +84,33 @@ def test_an_override_can_have_windows_and_passes_through_json_as_it_is() -> None
     assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
 
 
+def test_an_override_can_have_spans_after_its_last_activity_and_passes_through_json_as_it_is() -> None:
+    parsed = parse(overrides={"42": {"unbind_delay": 60, "prewarm": [[3300, "PT1H5M"], [7000, 7300.5]]}})
+
+    assert parsed.delays("42") == Delays(60.0, 600.0, prewarm=((3300.0, 3900.0), (7000.0, 7300.5)))
+    assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
+
+
+@pytest.mark.parametrize(
+    ("spans", "where", "problem"),
+    [
+        ("3300-3900", "", "is not a list of at most 8 spans"),
+        ([[60 * step, 60 * step + 30] for step in range(1, 10)], "", "is not a list of at most 8 spans"),
+        ([3300, 3900], "[0]", "3300 is not a span; give its begin and end, as in [3300, 3900]"),
+        ([[3300]], "[0]", "is not a span"),
+        ([[3900, 3300]], "[0]", "must begin after 0 seconds, and end after its begin"),
+        ([[60, 120], [100, 200]], "[1]", "[100, 200] must begin after 120 seconds"),
+        ([[0, 120]], "[0]", "must be longer than 0 seconds"),
+        ([[60, "x"]], "[0]", "'x' is not a duration"),
+    ],
+)
+def test_what_is_not_a_list_of_spans_is_refused(spans: object, where: str, problem: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(problem)) as refused:
+        parse(overrides={"42": {"prewarm": spans}})
+
+    assert refused.value.path == f"pool.overrides.'42'.prewarm{where}"
+
+
 @pytest.mark.parametrize(
     ("values", "path", "problem"),
     [
@@ -97,8 +125,16 @@ def test_an_override_can_have_windows_and_passes_through_json_as_it_is() -> None
         ({"name": "Core"}, "pool.name", "use lower-case letters, digits and inner hyphens"),
         ({"name": 5}, "pool.name", "5 is not text of 1 to 255 bytes"),
         ({"overrides": []}, "pool.overrides", "[] is not a table"),
-        ({"overrides": {"42": 5}}, "pool.overrides.'42'", "is not a table; give unbind_delay, stop_delay or warm"),
-        ({"overrides": {"42": {"ttl": 5}}}, "pool.overrides.'42'.ttl", "known are stop_delay, unbind_delay, warm"),
+        (
+            {"overrides": {"42": 5}},
+            "pool.overrides.'42'",
+            "is not a table; give unbind_delay, stop_delay, warm or prewarm",
+        ),
+        (
+            {"overrides": {"42": {"ttl": 5}}},
+            "pool.overrides.'42'.ttl",
+            "known are prewarm, stop_delay, unbind_delay, warm",
+        ),
         ({"overrides": {"42": {"warm": "mon 10:00-12:00"}}}, "pool.overrides.'42'.warm", "is not a list of at most 42"),
         (
             {"overrides": {"42": {"warm": ["mon 10:00-12:00"] * 43}}},

@@ -113,7 +113,8 @@ def _delays(pool: PoolSettings) -> Callable[[str], Delays]:
     """Return the delays of each key in whole milliseconds."""
 
     def of(delays: Delays) -> Delays:
-        return Delays(max(1, _ms(delays.unbind_delay)), max(1, _ms(delays.stop_delay)))
+        spans = tuple((_ms(begin), _ms(end)) for begin, end in delays.prewarm)
+        return Delays(max(1, _ms(delays.unbind_delay)), max(1, _ms(delays.stop_delay)), prewarm=spans)
 
     usual = of(Delays(pool.unbind_delay, pool.stop_delay))
     others = {key: of(delays) for key, delays in pool.overrides.items()}

@@ -167,6 +167,7 @@ class Replay:
                     return
                 self._now = int(step_down)
                 for key in self._tracker.advance(step_down):
+                    self._keys.setdefault(key, _Key())
                     self._consider(key)
             elif due <= until and self._agenda:
                 self._now = int(due)

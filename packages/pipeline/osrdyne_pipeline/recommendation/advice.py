@@ -6,16 +6,24 @@ number of keys, and by `AdviceRequest.most_overrides`, not by the number of requ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pyspark.sql import DataFrame
 
 from osrdyne_pipeline.recommendation import evidence
-from osrdyne_pipeline.recommendation.calls import DAY, WEEK, Calls, collect
-from osrdyne_pipeline.recommendation.evidence import Judged, WeekSplit, date
-from osrdyne_pipeline.recommendation.fitting import DELAYS, STOP_SECONDS, DelaySearch, Fitted, FittingPlan
-from osrdyne_pipeline.recommendation.outcome import ClassAdvice, Recommendation, RecommendationEvidence, Setting
+from osrdyne_pipeline.recommendation.calls import DAY, Calls, collect
+from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
+from osrdyne_pipeline.recommendation.evidence import CANDIDATES, Judged, Split, date
+from osrdyne_pipeline.recommendation.fitting import DelaySearch, Fitted, FittingPlan
+from osrdyne_pipeline.recommendation.outcome import (
+    CandidateResult,
+    ClassAdvice,
+    Recommendation,
+    RecommendationEvidence,
+    Setting,
+)
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed
 from osrdyne_pipeline.recommendation.replay import replay
 from osrdyne_pipeline.recommendation.warm import windows
@@ -24,8 +32,10 @@ from osrdyne_pipeline.recommendation.warm import windows
 LEAST_GAPS = 200
 #: Fewer held-out weeks than this have no interval.
 LEAST_HELD = 2
-#: A change may cost this much more worker time than today, when the goal is fewer cold starts.
+#: A change may cost this much more worker time than today, when the goal is fewer cold starts, and this much more than
+#: its fit promised.
 MORE_HOURS = 1.05
+MORE_THAN_PROMISED = 1.03
 #: ... and this much more cold starts, when the goal is fewer hours.
 MORE_COLD = 1.05
 GOALS = ("cold", "hours")
@@ -39,7 +49,7 @@ class AdviceRequest:
     stop: float = 600.0
     #: `cold`: the fewest cold starts at today's worker-hours. `hours`: the fewest hours at today's cold starts.
     goal: str = "cold"
-    most_overrides: int = 200
+    most_overrides: int = 500
     #: Each fold learns from so many weeks and is judged on the next ones.
     train_weeks: int = 4
     held_weeks: int = 1
@@ -63,26 +73,51 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
         return _answer(calls, ask, pool, reasons)
     today = fixed(len(calls.keys), ask.unbind, ask.stop)
     plan = FittingPlan(most_overrides=ask.most_overrides, kept=ask.unbind + ask.stop)
-    judged = evidence.judge(calls, parts, plan, today, ask.seed)
-    reasons = _no_better(judged.evidence, ask.goal)
-    advice = _classes(calls, classes, judged, parts)
-    if reasons:
-        return _answer(calls, ask, pool, reasons, judged=judged, classes=advice)
-    since = calls.until - parts.train * WEEK
-    search = DelaySearch(calls, since, calls.until, plan)
+    judged, better = _offered(evidence.judge(calls, parts, plan, today, ask.seed, ask.goal), ask.goal)
+    advice, offered = _classes(calls, classes, judged, parts), judged.evidence.offered
+    if not better:
+        return _answer(calls, ask, pool, _none_is_better(judged.evidence), judged=judged, classes=advice)
+    if offered == evidence.SAME_TIME:
+        return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=ask.unbind + ask.stop)
+    since = calls.until - parts.train * parts.unit
+    windows_too, prewarms = CANDIDATES[ask.goal][offered]
+    search = DelaySearch(calls, since, calls.until, replace(plan, windows=windows_too, prewarms=prewarms))
     before = replay(calls.part(since, calls.until), today, since, calls.until)
     fitted = search.fit(before, ask.goal)
-    settings = _settings(calls, fitted, today, since)
+    settings = _settings(calls, fitted, today, since, search.behaviours())
     return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=fitted.delay, settings=settings)
 
 
-def _too_little(calls: Calls, parts: WeekSplit | None) -> tuple[str, ...]:
+def _offered(judged: Judged, goal: str) -> tuple[Judged, bool]:
+    """Choose the candidate to offer, and say whether it is better than today.
+
+    That is the first which is better and keeps its promise, or the first which is better, or else the first of all.
+    """
+    found = judged.evidence
+    better = [each.name for each in found.candidates if not _against(each, found, goal)]
+    kept = [each.name for each in found.candidates if each.name in better and not _broken(each, found)]
+    name = (kept or better or [found.candidates[0].name])[0]
+    candidates = tuple(
+        replace(each, reasons=(*_against(each, found, goal), *_broken(each, found))) for each in found.candidates
+    )
+    chosen = next(each for each in candidates if each.name == name)
+    shown = replace(
+        found, candidates=candidates, offered=name, cold=chosen.cold, rate=judged.rates[name], hours=chosen.hours
+    )
+    return replace(judged, evidence=shown), bool(better)
+
+
+def _none_is_better(found: RecommendationEvidence) -> tuple[str, ...]:
+    return tuple(f"{each.label}: {'; '.join(each.reasons)}" for each in found.candidates)
+
+
+def _too_little(calls: Calls, parts: Split | None) -> tuple[str, ...]:
     found = []
     days = int((calls.until - calls.since) // DAY)
     if parts is None:
         found.append(
-            f"there are {days} whole days of history; {evidence.LEAST_WEEKS * 7} are needed, to learn from the first "
-            "half and judge on the second"
+            f"there are {days} whole days of history; {evidence.LEAST_DAYS} are needed, to learn from the first half "
+            "and judge on the second"
         )
     gaps = int(np.count_nonzero(np.isfinite(calls.before)))
     if gaps < LEAST_GAPS:
@@ -90,28 +125,37 @@ def _too_little(calls: Calls, parts: WeekSplit | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _no_better(found: RecommendationEvidence, goal: str) -> tuple[str, ...]:
-    """Why the replay on held-out weeks does not support a change."""
-    reasons = []
-    goal_ratio, goal_name = (found.cold, "cold starts") if goal == "cold" else (found.hours, "worker-hours")
+def _against(one: CandidateResult, found: RecommendationEvidence, goal: str) -> tuple[str, ...]:
+    """Why the replay on held-out weeks or days does not support a candidate."""
+    reasons, held = [], f"on {found.weeks} held-out {found.unit}"
+    goal_ratio, goal_name = (one.cold, "cold starts") if goal == "cold" else (one.hours, "worker-hours")
     cost, cost_name, most = (
-        (found.hours, "worker-hours", MORE_HOURS) if goal == "cold" else (found.cold, "cold starts", MORE_COLD)
+        (one.hours, "worker-hours", MORE_HOURS) if goal == "cold" else (one.cold, "cold starts", MORE_COLD)
     )
     if found.weeks < LEAST_HELD:
-        reasons.append(
-            f"{found.weeks} held-out week has no spread; {LEAST_HELD} are needed to tell a change from chance"
-        )
+        reasons.append(f"{held} there is no spread; {LEAST_HELD} are needed to tell a change from chance")
     if goal_ratio.high >= 1:
         reasons.append(
-            f"on {found.weeks} held-out weeks {goal_name} are {goal_ratio.value:.2f} of today's, with 95 % confidence "
-            f"{goal_ratio.low:.2f} to {goal_ratio.high:.2f}: that may be chance"
+            f"{held} {goal_name} are {goal_ratio.value:.2f} of today's, with 95 % confidence "
+            f"{goal_ratio.low:.2f} to {goal_ratio.high:.2f}: "
+            + ("that may be chance" if goal_ratio.value <= 1 else "that is worse")
         )
     if cost.value > most:
-        reasons.append(f"on {found.weeks} held-out weeks it takes {cost.value:.2f} times today's {cost_name}")
+        reasons.append(f"{held} it takes {cost.value:.2f} times today's {cost_name}")
     return tuple(reasons)
 
 
-def _settings(calls: Calls, fitted: Fitted, today: KeepAlivePolicy, since: float) -> tuple[Setting, ...]:
+def _broken(one: CandidateResult, found: RecommendationEvidence) -> tuple[str, ...]:
+    """What a candidate promised and did not keep."""
+    if one.hours.value <= MORE_THAN_PROMISED * one.promised:
+        return ()
+    held = f"on {found.weeks} held-out {found.unit}"
+    return (f"{held} it takes {one.hours.value:.2f} times today's worker-hours, not {one.promised:.2f}",)
+
+
+def _settings(
+    calls: Calls, fitted: Fitted, today: KeepAlivePolicy, since: float, behaviours: Mapping[int, str]
+) -> tuple[Setting, ...]:
     """Settings of single keys, those that gain most first; numbers are of the weeks that they were found on."""
     part = calls.part(since, calls.until)
     before = replay(part, today, since, calls.until)
@@ -127,12 +171,14 @@ def _settings(calls: Calls, fitted: Fitted, today: KeepAlivePolicy, since: float
             int(after.cold[number]),
             float(before.hours[number]),
             float(after.hours[number]),
+            tuple((float(begin), float(end)) for begin, end in fitted.policy.prewarm.get(number, ())),
+            behaviours[number],
         )
         for number in fitted.overrides.tolist()
     )
 
 
-def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: WeekSplit) -> tuple[ClassAdvice, ...]:
+def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split) -> tuple[ClassAdvice, ...]:
     """One delay a class: the one that is best at the price of a cold start that ours pays, found before the held-out
     weeks and counted on them.
     """

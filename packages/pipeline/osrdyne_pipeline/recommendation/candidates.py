@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
 from osrdyne_pipeline.recommendation.calls import ORDER, end_ms, gaps
-from osrdyne_pipeline.recommendation.fitting import DELAYS, STOP_SECONDS
+from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import KEEP_ALIVE
 
 _STOP_MS = int(STOP_SECONDS * 1000)

@@ -1,19 +1,22 @@
 """Judges ours on weeks that it has not seen, beside today's delays and the hybrid histogram policy.
 
 Rolling: each fold is found on the weeks before its own and replayed on its own. Numbers are pooled over the folds;
-their intervals come from drawing weeks again (bootstrap, with a fixed seed).
+their intervals come from drawing weeks again (bootstrap, with a fixed seed). A short history is judged by days.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
-from osrdyne_pipeline.recommendation.calls import WEEK, Calls, Floats, Integers
-from osrdyne_pipeline.recommendation.fitting import DELAYS, PERCENTILE, STOP_SECONDS, DelaySearch, FittingPlan
+from osrdyne_pipeline.recommendation.calls import DAY, WEEK, Calls, Floats, Integers
+from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
+from osrdyne_pipeline.recommendation.fitting import PERCENTILE, DelaySearch, Fitted, FittingPlan
 from osrdyne_pipeline.recommendation.outcome import (
+    CandidateResult,
     EvidenceTarget,
     PolicyResult,
     Ratio,
@@ -29,8 +32,14 @@ EQUAL_HOURS = 1.02
 #: What is asked of the percentile beside today's, and of ours beside the histogram.
 HALF = 0.5
 PEER = 1.02
-#: A history shorter than this is not judged.
-LEAST_WEEKS = 4
+#: A history of fewer weeks is judged by days, for few weeks say little; and one of fewer days is not judged at all.
+LEAST_WEEKS = 8
+LEAST_DAYS = 7
+#: Most folds of a history that is judged by days.
+DAY_FOLDS = 3
+#: Upper 97.5 % points of Student's t by degrees of freedom, from 1 on: few days or weeks have wide intervals.
+STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+NORMAL = 1.96
 #: Points of our trade-off curve: worker-hours in parts of today's.
 BUDGETS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
@@ -39,36 +48,60 @@ LABELS = {
     "split": "the same time, unbound late: {late:g} + {short:g} s",
     "histogram": "hybrid histogram",
     "delays": "ours, delays only, at today's hours",
+    "prewarms": "ours, without windows, at today's hours",
     "ours": "ours, at today's hours",
+    "cheaper_delays": "ours, delays only, at today's cold starts",
+    "cheaper_prewarms": "ours, without windows, at today's cold starts",
     "cheaper": "ours, at today's cold starts",
     "ours_at_histogram": "ours, at the histogram's hours",
 }
 
 
+#: For each goal the candidates, from the one that can do most on, and what each may set.
+CANDIDATES: Mapping[str, Mapping[str, tuple[bool, bool]]] = {
+    "cold": {"ours": (True, True), "prewarms": (False, True), "delays": (False, False)},
+    "hours": {"cheaper": (True, True), "cheaper_prewarms": (False, True), "cheaper_delays": (False, False)},
+}
+#: The last candidate for fewer cold starts: today's delays in sum, unbound late.
+SAME_TIME = "split"
+
+
 @dataclass(frozen=True)
-class WeekSplit:
-    """How the history is divided, in weeks; the folds are the last ones."""
+class Split:
+    """How the history is divided, in units of so many seconds; the folds are the last ones."""
 
     train: int
     held: int
     folds: int
     until: float
+    unit: int = WEEK
 
     def fold(self, number: int) -> tuple[float, float, float]:
-        """Return when a fold's training and its held-out weeks begin, and when these end."""
-        until = self.until - (self.folds - 1 - number) * self.held * WEEK
-        begin = until - self.held * WEEK
-        return begin - self.train * WEEK, begin, until
+        """Return when a fold's training and its held-out days begin, and when these end."""
+        until = self.until - (self.folds - 1 - number) * self.held * self.unit
+        begin = until - self.held * self.unit
+        return begin - self.train * self.unit, begin, until
+
+    @property
+    def unit_name(self) -> str:
+        return "weeks" if self.unit == WEEK else "days"
 
 
-def split(calls: Calls, train: int, held: int, folds: int) -> WeekSplit | None:
-    """Divide the history as asked, or as near to it as it is long; None where LEAST_WEEKS are not there."""
-    weeks = int((calls.until - calls.since) // WEEK)
-    if weeks < LEAST_WEEKS:
+def split(calls: Calls, train: int, held: int, folds: int) -> Split | None:
+    """Divide the history as asked (in weeks), or as near to it as it is long; None where LEAST_DAYS are not there.
+
+    Fewer than LEAST_WEEKS are divided by days: up to half to learn from, and the rest in up to DAY_FOLDS folds.
+    """
+    weeks, days = (int((calls.until - calls.since) // unit) for unit in (WEEK, DAY))
+    if weeks >= LEAST_WEEKS:
+        train = min(train, weeks // 2)
+        held = min(held, (weeks - train) // 2)
+        return Split(train, held, min(folds, (weeks - train) // held), calls.until)
+    if days < LEAST_DAYS:
         return None
-    train = min(train, weeks // 2)
-    held = min(held, (weeks - train) // 2)
-    return WeekSplit(train, held, min(folds, (weeks - train) // held), calls.until)
+    train = min(7 * train, -(-days // 2))
+    folds = min(DAY_FOLDS, folds)
+    return Split(train, (days - train) // folds, folds, calls.until, DAY)
 
 
 @dataclass(frozen=True)
@@ -77,40 +110,51 @@ class Judged:
 
     evidence: RecommendationEvidence
     today: ReplayOutcome
+    #: Of each candidate, the 75th percentile in parts of today's.
+    rates: Mapping[str, Ratio]
     #: Cold starts that an hour saves where ours stops spending, on average over the folds.
     price: float
     fixed_curve: tuple[TradeoffPoint, ...]
     our_curve: tuple[TradeoffPoint, ...]
 
 
-def judge(calls: Calls, parts: WeekSplit, plan: FittingPlan, today: KeepAlivePolicy, seed: int) -> Judged:
-    """Replay all policies on every fold's held-out weeks."""
-    weeks: dict[str, list[ReplayOutcome]] = {}
-    prices = []
+def judge(calls: Calls, parts: Split, plan: FittingPlan, today: KeepAlivePolicy, seed: int, goal: str) -> Judged:
+    """Replay all policies on every fold's held-out days. The reasons against candidates are left to who advises."""
+    units: dict[str, list[ReplayOutcome]] = {}
+    prices, promised = [], dict[str, list[float]]()
     for number in range(parts.folds):
         begin, held, until = parts.fold(number)
-        found, price = _policies(calls, begin, held, plan, today)
-        prices.append(price)
-        for start in np.arange(held, until, WEEK):
-            part = calls.part(start, start + WEEK)
+        found, fits, hours = _policies(calls, begin, held, plan, today, goal)
+        prices.append(next(iter(fits.values())).price)
+        for name, fitted in fits.items():
+            promised.setdefault(name, []).append(fitted.hours / hours if hours else 1.0)
+        for start in np.arange(held, until, parts.unit):
+            part = calls.part(start, start + parts.unit)
             for name, policy in found.items():
-                weeks.setdefault(name, []).append(replay(part, policy, start, start + WEEK))
+                units.setdefault(name, []).append(replay(part, policy, start, start + parts.unit))
     labels = _labels(today)
-    results = {name: _result(name, label, weeks[name]) for name, label in labels.items() if name in weeks}
-    cold, rate, hours = _ratios(weeks["ours"], weeks["today"], seed)
+    results = {name: _result(name, label, units[name]) for name, label in labels.items() if name in units}
+    names = [*CANDIDATES[goal], *([SAME_TIME] if goal == "cold" else [])]
+    ratios = {name: _ratios(units[name], units["today"], seed) for name in names}
+    candidates = tuple(
+        CandidateResult(name, labels[name], float(np.mean(promised.get(name, 1.0))), cold, hours, ())
+        for name, (cold, _, hours) in ratios.items()
+    )
+    offered = candidates[0].name
     first, last = parts.fold(0)[1], parts.until
     evidence = RecommendationEvidence(
         date(first), date(last - 1), parts.train, parts.held * parts.folds, parts.folds, tuple(results.values()),
-        cold, rate, hours, _targets(results),
+        *ratios[offered], _targets(results), candidates, offered, parts.unit_name,
     )  # fmt: skip
     fixed_hours, fixed_cold = by_delay(calls, first, last)
     curve = zip(DELAYS.tolist(), fixed_cold.sum(1).tolist(), fixed_hours.sum(1).tolist(), strict=True)
     along = sorted(
-        (pooled(weeks[f"budget {part}"]) for part in BUDGETS), key=lambda outcome: float(outcome.hours.sum())
+        (pooled(units[f"budget {part}"]) for part in BUDGETS), key=lambda outcome: float(outcome.hours.sum())
     )
     return Judged(
         evidence,
-        pooled(weeks["today"]),
+        pooled(units["today"]),
+        {name: ratio[1] for name, ratio in ratios.items()},
         float(np.mean(prices)),
         tuple(TradeoffPoint(*point) for point in curve),
         tuple(TradeoffPoint(None, float(outcome.cold.sum()), float(outcome.hours.sum())) for outcome in along),
@@ -127,9 +171,9 @@ def by_delay(calls: Calls, since: float, until: float) -> tuple[Floats, Floats]:
 
 
 def _policies(
-    calls: Calls, begin: float, until: float, plan: FittingPlan, today: KeepAlivePolicy
-) -> tuple[dict[str, KeepAlivePolicy], float]:
-    """Return what the weeks before `until` make of each policy, and what an hour saves ours."""
+    calls: Calls, begin: float, until: float, plan: FittingPlan, today: KeepAlivePolicy, goal: str
+) -> tuple[dict[str, KeepAlivePolicy], dict[str, Fitted], float]:
+    """Return what the days before `until` make of each policy, the candidates' fits, and today's hours there."""
     keys = len(calls.keys)
     kept = float(today.unbind[0] + today.stop[0])
     part = calls.part(begin, until)
@@ -137,20 +181,22 @@ def _policies(
     peer = histogram(part, begin, until)
     peer_hours = float(replay(part, peer, begin, until).hours.sum())
     search = DelaySearch(calls, begin, until, plan)
-    ours = search.fit(before, "cold")
     budget = float(before.hours.sum())
+    fits = {
+        name: search.limited(replace(plan, windows=windows, prewarms=prewarms)).fit(before, goal)
+        for name, (windows, prewarms) in CANDIDATES[goal].items()
+    }
     found = {
         "today": today,
-        "split": fixed(keys, kept - STOP_SECONDS, STOP_SECONDS),
+        SAME_TIME: fixed(keys, kept - STOP_SECONDS, STOP_SECONDS),
         "histogram": peer,
-        "ours": ours.policy,
+        "ours": search.fit(before, "cold").policy,
         "cheaper": search.fit(before, "hours").policy,
         "ours_at_histogram": search.fewest_cold(peer_hours).policy,
     }
-    if plan.windows:
-        found["delays"] = search.without_windows().fit(before, "cold").policy
+    found |= {name: fitted.policy for name, fitted in fits.items()}
     found |= {f"budget {part}": search.fewest_cold(part * budget).policy for part in BUDGETS}
-    return found, ours.price
+    return found, fits, budget
 
 
 def _labels(today: KeepAlivePolicy) -> dict[str, str]:
@@ -190,13 +236,19 @@ def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) ->
     draws = np.stack([np.bincount(rng.integers(0, weeks, weeks), minlength=weeks) for _ in range(DRAWS)])
     draws = np.concatenate([np.ones((1, weeks), np.int64), draws])
     found = [_measures(ours, draws), _measures(today, draws)]
+    # A bootstrap of few units is too narrow by what Student's t is wider than the normal distribution.
+    wider = STUDENT[weeks - 2] / NORMAL * np.sqrt(weeks / (weeks - 1)) if 2 <= weeks <= len(STUDENT) + 1 else 1.0
     return tuple(  # type: ignore[return-value]
-        Ratio(float(line[0]), *(float(edge) for edge in np.quantile(line[1:], [0.025, 0.975])))
+        Ratio(float(line[0]), *(max(0.0, float(line[0] + wider * (edge - line[0]))) for edge in _edges(line[1:])))
         for line in (
             np.divide(mine, theirs, out=np.ones_like(mine), where=theirs > 0)
             for mine, theirs in zip(*found, strict=True)
         )
     )
+
+
+def _edges(draws: Floats) -> list[float]:
+    return [float(edge) for edge in np.quantile(draws, [0.025, 0.975])]
 
 
 def _measures(weeks: list[ReplayOutcome], draws: Integers) -> tuple[Floats, Floats, Floats]:

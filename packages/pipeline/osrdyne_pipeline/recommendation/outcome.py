@@ -27,7 +27,7 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Ours in parts of today's, with the 95 % interval of a bootstrap over held-out weeks."""
+    """Ours in parts of today's, with the 95 % interval of a bootstrap over held-out weeks or days."""
 
     value: float
     low: float
@@ -45,6 +45,19 @@ class EvidenceTarget:
 
 
 @dataclass(frozen=True)
+class CandidateResult:
+    """One kind of settings, and why it is not offered; no reasons where it can be."""
+
+    name: str
+    label: str
+    #: Hours in parts of today's, as its fits promised them.
+    promised: float
+    cold: Ratio
+    hours: Ratio
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RecommendationEvidence:
     """The replay on held-out weeks: each fold learns from the weeks before its own."""
 
@@ -58,6 +71,11 @@ class RecommendationEvidence:
     rate: Ratio
     hours: Ratio
     targets: tuple[EvidenceTarget, ...]
+    #: What was tried, from what can do most on, and which of these is offered, or came nearest.
+    candidates: tuple[CandidateResult, ...] = ()
+    offered: str = "ours"
+    #: What `train_weeks` and `weeks` count: `weeks`, or `days` where the history is short.
+    unit: str = "weeks"
 
     def result(self, name: str) -> PolicyResult:
         return next(result for result in self.results if result.name == name)
@@ -76,6 +94,10 @@ class Setting:
     cold_after: int
     hours_before: float
     hours_after: float
+    #: Spans after its last activity in which it is made active again: begin and end.
+    prewarm: tuple[tuple[float, float], ...] = ()
+    #: How it is called; one of `behaviour.BEHAVIOURS`.
+    behaviour: str = ""
 
 
 @dataclass(frozen=True)

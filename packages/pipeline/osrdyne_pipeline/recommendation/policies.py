@@ -26,6 +26,8 @@ class KeepAlivePolicy:
     pause: Floats
     #: Number of the key -> the cells in which its group is kept warm.
     warm: Mapping[int, Cells] = field(default_factory=dict)
+    #: Number of the key -> rows of begin and end, in seconds after its last activity, in which its group is kept again.
+    prewarm: Mapping[int, Floats] = field(default_factory=dict)
 
 
 def fixed(keys: int, unbind: float, stop: float) -> KeepAlivePolicy:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
+from osrdyne_pipeline.recommendation.choices.spans import within
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy
-from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, CELLS, Cells, cells_between, cells_of
+from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, Cells, cells_between, cells_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ def _cold(calls: Calls, policy: KeepAlivePolicy, now: Cells) -> tuple[Cells, Cel
     early = idle < policy.pause[key]
     cold = (idle >= policy.unbind[key]) | early
     stopped = (idle >= policy.unbind[key] + policy.stop[key]) | early
+    for number, spans in policy.prewarm.items():
+        mine = np.flatnonzero(key == number)
+        cold[mine] &= ~within(spans, idle[mine])
+        stopped[mine] &= ~within(spans, idle[mine]) & ~within(spans, idle[mine] - policy.stop[number])
     for number, cells in policy.warm.items():
         mine = np.flatnonzero(key == number)
         bound = cells[cells_of(begin[mine])]
@@ -73,14 +78,18 @@ def _hours(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) ->
     begin, end = np.clip(calls.begin, since, until), np.clip(calls.end, since, until)
     again, gone = np.clip(again, since, until), np.clip(gone, since, until)
     seconds = np.bincount(calls.key, (end - begin) + np.maximum(gone - again, 0.0), keys)
-    for number, cells in policy.warm.items():
+    for number in sorted({*policy.warm, *policy.prewarm}):
         low, high = np.searchsorted(calls.key, [number, number + 1])
-        warm = warm_stretches(cells, since - policy.stop[number], until)
-        warm = np.clip(warm + np.array([0.0, policy.stop[number]]), since, until)
-        up = np.concatenate(
-            [np.stack([begin[low:high], end[low:high]], 1), np.stack([again[low:high], gone[low:high]], 1), warm]
-        )
-        seconds[number] = np.diff(union(up), axis=1).sum()
+        up = [np.stack([begin[low:high], end[low:high]], 1), np.stack([again[low:high], gone[low:high]], 1)]
+        # The stop delay follows each.
+        after = np.array([0.0, policy.stop[number]])
+        for span in policy.prewarm.get(number, ()):
+            kept = calls.end[low:high, None] + span + after
+            up.append(np.clip(np.minimum(kept, calls.after[low:high, None]), since, until))
+        if number in policy.warm:
+            warm = warm_stretches(policy.warm[number], since - policy.stop[number], until)
+            up.append(np.clip(warm + after, since, until))
+        seconds[number] = np.diff(union(np.concatenate(up)), axis=1).sum()
     return seconds / 3600.0
 
 
@@ -102,15 +111,13 @@ def union(intervals: Floats) -> Floats:
     return np.stack([intervals[fresh, 0], reach[np.concatenate([fresh[1:] - 1, [len(reach) - 1]])]], 1)
 
 
-def coverage(intervals: Floats, since: float, until: float) -> Floats:
-    """Return how many seconds of each cell of the week intervals cover that do not overlap."""
-    starts, cell = cells_between(since, until)
+def covered(intervals: Floats, starts: Floats, until: float) -> Floats:
+    """Return how many seconds intervals that do not overlap cover from each start to the next, the last to `until`."""
     edges = np.append(starts, until)
-    covered = np.zeros(len(edges))
-    if len(intervals):
-        lengths = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
-        at = np.searchsorted(intervals[:, 0], edges, side="right")
-        last = np.maximum(at - 1, 0)
-        inside = np.minimum(edges, intervals[last, 1]) - intervals[last, 0]
-        covered = np.where(at > 0, lengths[last] + inside, 0.0)
-    return np.bincount(cell, np.diff(covered), CELLS).astype(np.float64)
+    if not len(intervals):
+        return np.zeros(len(starts))
+    lengths = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
+    at = np.searchsorted(intervals[:, 0], edges, side="right")
+    last = np.maximum(at - 1, 0)
+    inside = np.minimum(edges, intervals[last, 1]) - intervals[last, 0]
+    return np.asarray(np.diff(np.where(at > 0, lengths[last] + inside, 0.0)))

@@ -35,10 +35,10 @@ def _evidence(found: RecommendationEvidence) -> list[str]:
         f"{result.rate_p75:>9.1%} {result.starts_rate_p75:>9.1%}"
         for result in found.results
     ]
-    weeks = f"{found.weeks} weeks not learnt from ({found.since} to {found.until})"
+    weeks = f"{found.weeks} {found.unit} not learnt from ({found.since} to {found.until})"
     parts = f"cold starts {_ratio(found.cold)}, 75th percentile {_ratio(found.rate)}"
     return [
-        f"replayed on {weeks}, each time found on the {found.train_weeks} weeks before:",
+        f"replayed on {weeks}, each time found on the {found.train_weeks} {found.unit} before:",
         head,
         *rows,
         f"ours in parts of today's: {parts}, worker-hours {_ratio(found.hours)}",
@@ -63,15 +63,22 @@ def _advice(recommendation: Recommendation) -> list[str]:
     lines += [_setting(override) for override in recommendation.overrides[:SHOWN]]
     if len(recommendation.overrides) > SHOWN:
         lines.append(f"  and {len(recommendation.overrides) - SHOWN} more")
-    return lines
+    tried = recommendation.evidence.candidates if recommendation.evidence else ()
+    return [*lines, *(f"tried, {each.label}: {'; '.join(each.reasons)}" for each in tried if each.reasons)]
 
 
 def _setting(one: Setting) -> str:
     warm = f", {len(one.warm)} warm windows" if one.warm else ""
+    warm += f", again {' and '.join(_span(*span) for span in one.prewarm)} after the last call" if one.prewarm else ""
+    kind = f" ({one.behaviour})" if one.behaviour else ""
     return (
-        f"  {one.key!r}: keep {duration(one.unbind_delay + one.stop_delay)}{warm}; {one.requests} requests, "
+        f"  {one.key!r}{kind}: keep {duration(one.unbind_delay + one.stop_delay)}{warm}; {one.requests} requests, "
         f"cold {one.cold_before} -> {one.cold_after}, hours {one.hours_before:.0f} -> {one.hours_after:.0f}"
     )
+
+
+def _span(begin: float, end: float) -> str:
+    return f"{duration(begin)} to {duration(end)}"
 
 
 def duration(seconds: float) -> str:

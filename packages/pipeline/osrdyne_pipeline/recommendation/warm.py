@@ -60,6 +60,8 @@ def cells_between(since: float, until: float) -> tuple[Floats, Integers]:
 def few_runs(cells: Cells) -> Cells:
     """Return a day's cells with the shortest pauses filled, so that there are at most MOST_RUNS windows."""
     filled = cells.copy()
+    if np.count_nonzero(cells[1:] > cells[:-1]) < MOST_RUNS:
+        return filled
     runs = _runs(cells)
     pauses = sorted((after[0] - before[1], before[1], after[0]) for before, after in pairwise(runs))
     for _, begin, end in pauses[: max(0, len(runs) - MOST_RUNS)]:

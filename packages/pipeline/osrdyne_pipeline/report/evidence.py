@@ -18,7 +18,7 @@ def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
         first_day=found["since"],
         last_day=found["until"],
         today=results["today"],
-        ours=results["ours"],
+        ours=results[found.get("offered", "ours")],
         histogram=results.get("histogram"),
         interval=(found["cold"]["low"], found["cold"]["high"]),
         reasons=list(document["reasons"]),

@@ -100,6 +100,21 @@ def test_delays_come_from_the_settings_or_from_the_command(tmp_path: Path) -> No
     assert times(tmp_path, "unbound") == [6 + 601_000] * 2
 
 
+def test_spans_after_the_last_activity_come_from_the_settings(tmp_path: Path) -> None:
+    # Given a key called every hour, which is let go after a minute and made active again after 55
+    calls = "time,key\n" + "".join(f"{1356998400 + 3600 * number},a\n" for number in range(10))
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        '[pool]\nname = "core"\n[pool.overrides.a]\nunbind_delay = 60\nstop_delay = 60\nprewarm = [[3300, "PT1H5M"]]\n'
+    )
+
+    summary = json.loads(replay(tmp_path, calls.encode(), "--settings", str(settings), "--json").out)
+
+    # Then only the first call is cold. Each costs its delays, a look at the queue, and 5 minutes before the next
+    assert (summary["cold"], summary["requests"]) == (1, 10)
+    assert summary["worker_hours"] == pytest.approx((10 * (120 + 7.5) + 9 * 300 + 600 + 60 + 7.5) / 3600, abs=0.02)
+
+
 def test_without_calls_there_are_no_events(tmp_path: Path) -> None:
     done = replay(tmp_path, b"time,key\n")
 

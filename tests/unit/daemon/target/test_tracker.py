@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from osrdyne.state.tracker import Status, TargetTracker
 from osrdyne_pool.settings import Delays
+from tests.unit.stand_ins import follower
 
 UNBIND, STOP = 10.0, 5.0
 
@@ -252,3 +253,96 @@ def test_a_part_of_a_large_pool_is_kept_free_by_idle_keys_only() -> None:
     for number in range(20, 23):
         tracker.require(str(number), 12.0)
     assert tracker.make_room(16, 12.0, idle=11.9, busy=never) == []
+
+
+def test_a_key_with_a_span_steps_down_and_is_active_again_through_the_span() -> None:
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=((60.0, 70.0), (120.0, 125.0))))
+    tracker.require("a", 0.0)
+    assert tracker.advance(15.0) == ["a", "a"]
+    assert tracker.wanted == {}
+    assert tracker.next_change() == 60.0
+    # When the span begins, the key is active until its end, and its stop delay follows
+    assert tracker.advance(60.0) == ["a"]
+    assert (tracker.wanted["a"].status, tracker.wanted["a"].until) == (Status.ACTIVE, 70.0)
+    assert tracker.advance(75.0) == ["a", "a"]
+    assert tracker.wanted == {}
+    # Then the next span counts from the same activity, and after the last one nothing is left to do
+    assert tracker.next_change() == 120.0
+    assert tracker.advance(120.0) == ["a"]
+    assert tracker.wanted["a"].until == 125.0
+    assert tracker.advance(1000.0) == ["a", "a"]
+    assert tracker.next_change() is None
+
+
+def test_activity_before_a_span_or_in_it_moves_all_spans() -> None:
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=((60.0, 70.0),)))
+    tracker.require("a", 0.0)
+    tracker.require("a", 50.0)
+    assert tracker.advance(59.9) == []
+    assert tracker.advance(65.0) == ["a", "a"]
+    assert tracker.advance(110.0) == ["a"]
+    tracker.require("a", 112.0)
+    assert tracker.wanted["a"].until == 122.0
+    assert tracker.advance(171.0) == ["a", "a"]
+    assert tracker.advance(172.0) == ["a"]
+    assert tracker.wanted["a"].until == 182.0
+
+
+async def test_activity_in_a_span_ends_it_and_the_clock_looks_earlier() -> None:
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=((60.0, 200.0),)))
+    changed = follower(tracker.changes)
+    tracker.require("a", 0.0)
+    tracker.advance(15.0)
+    tracker.advance(60.0)
+    await changed.take(0.0)
+    tracker.require("a", 70.0)
+    # Then its delays count from the activity, not from the span's end
+    assert tracker.wanted["a"].until == tracker.next_change() == 80.0
+    assert await changed.take(0.0) == ["a"]
+
+
+def test_activity_in_a_span_does_not_shorten_a_window() -> None:
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=((60.0, 200.0),)))
+    tracker.require("a", 0.0)
+    tracker.advance(60.0)
+    tracker.keep("a", 500.0)
+    tracker.require("a", 70.0)
+    assert tracker.wanted["a"].until == 500.0
+
+
+def test_a_span_that_is_over_when_the_clock_comes_late_is_left_out() -> None:
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=((60.0, 70.0), (120.0, 125.0))))
+    tracker.require("a", 0.0)
+    assert tracker.advance(80.0) == ["a", "a"]
+    assert tracker.wanted == {}
+    assert tracker.next_change() == 120.0
+
+
+def test_a_worker_that_starts_in_a_span_does_not_count_as_activity() -> None:
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=((60.0, 70.0),)))
+    tracker.require("a", 0.0)
+    tracker.advance(15.0)
+    tracker.advance(60.0)
+    assert not tracker.renew_on_worker_start("a", 61.0)
+    assert tracker.wanted["a"].until == 70.0
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=30))
+def test_a_key_with_spans_is_wanted_at_exactly_the_times_that_its_settings_say(gaps: list[int]) -> None:
+    spans = ((30.0, 70.0), (90.0, 100.0))
+    tracker = tracker_of(a=Delays(UNBIND, STOP, prewarm=spans))
+    now = 0.0
+    for gap in gaps:
+        tracker.require("a", now)
+        while (due := tracker.next_change()) is not None and due <= now + gap:
+            tracker.advance(due)
+        kept = [(0.0, UNBIND + STOP), *((begin, end + STOP) for begin, end in spans)]
+        assert ("a" in tracker.wanted) == any(begin <= gap < end for begin, end in kept)
+        now += gap
+
+
+def test_a_key_with_spans_does_not_give_way() -> None:
+    tracker = tracker_of(spans=Delays(UNBIND, STOP, prewarm=((60.0, 70.0),)))
+    tracker.require("spans", 0.0)
+    tracker.require("plain", 1.0)
+    assert tracker.make_room(1, 9.0, idle=5.0, busy=lambda _: False) == ["plain"]

@@ -116,10 +116,10 @@ def _summary(recommendation: Recommendation) -> list[str]:
     found = recommendation.evidence
     if found is None:
         return []
-    today, ours = found.result("today"), found.result("ours" if recommendation.goal == "cold" else "cheaper")
+    today, ours = found.result("today"), found.result(found.offered)
     before = f"{recommendation.unbind_before:g} + {recommendation.stop_before:g} s"
     return [
-        f"before {before}, replayed on {found.weeks} weeks not learnt from ({found.since} to {found.until}):",
+        f"before {before}, replayed on {found.weeks} {found.unit} not learnt from ({found.since} to {found.until}):",
         f"cold starts {today.cold} -> {ours.cold}, worker-hours {today.worker_hours:.0f} -> {ours.worker_hours:.0f}",
     ]
 
@@ -136,6 +136,8 @@ def _setting_lines(one: Setting, iso: bool) -> list[str]:
     ]
     if one.warm:
         lines += ["  warm:", *(f"    - {window.text()}" for window in one.warm)]
+    if one.prewarm:
+        lines += ["  prewarm:", *(f"    - [{begin:g}, {end:g}]" for begin, end in one.prewarm)]
     return lines
 
 
