@@ -11,6 +11,9 @@ from osrdyne.state.delivery_history import DeliveryHistory
 from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState
 from osrdyne_protocol import events
 
+#: Workers of one key whose start is remembered.
+_MOST_WORKERS = 100
+
 
 class QueuesByKey(Keyed[QueueState]):
     """What is known of request queues; the queue loop writes it."""
@@ -81,13 +84,18 @@ class ActivityByKey(UserDict[str, KeyActivity]):
         #: Which workers received which request.
         self.delivery_history = DeliveryHistory()
 
-    def note(self, key: str, event: str, now: float) -> bool:
+    def note(self, key: str, event: str, now: float, worker_id: str = "") -> bool:
         """Note an event of a worker of a key, and return whether it is the first."""
         first = key not in self
         activity = self.setdefault(key, KeyActivity(last_event=now))
         activity.last_event = now
         if event == events.REQUEST_RECEIVED:
             activity.last_taken = now
+        if event == events.STARTED:
+            activity.started_at.pop(worker_id, None)
+            activity.started_at[worker_id] = now
+            if len(activity.started_at) > _MOST_WORKERS:
+                del activity.started_at[next(iter(activity.started_at))]
         if event in (events.STARTED, events.REQUEST_RECEIVED):
             activity.consuming_at, activity.stopping_at = now, None
         return first

@@ -15,6 +15,7 @@ from osrdyne.state.counts import Counts
 from osrdyne.state.lost_queues import LostQueues
 from osrdyne.state.signs import Signs
 from osrdyne.state.tracker import TargetTracker
+from osrdyne.state.worker_ends import WorkerEnds
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames
 
@@ -39,6 +40,7 @@ class PoolState:
     tracker: TargetTracker
     queues: QueuesByKey = field(default_factory=QueuesByKey)
     groups: GroupsByKey = field(default_factory=GroupsByKey)
+    ends: WorkerEnds = field(default_factory=WorkerEnds)
     activity: ActivityByKey = field(default_factory=ActivityByKey)
     counts: Counts = field(default_factory=Counts)
     lost: LostQueues = field(default_factory=LostQueues)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -87,3 +87,5 @@ class KeyActivity:
     #: None where one said that it consumes since.
     consuming_at: float | None = None
     stopping_at: float | None = None
+    #: When each worker last said that it is about to consume, by its identity, empty where it named none: those last.
+    started_at: dict[str, float] = field(default_factory=dict)

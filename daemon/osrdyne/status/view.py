@@ -107,6 +107,8 @@ def document(
         "counts_age": None if stands_by or counts.counted_at is None else state.clock() - counts.counted_at + late,
         "static_queues_lost": {} if stands_by else state.lost.static,
         "keys": keys,
+        # How workers ended, those of the key that ended last at the end; also of keys that have nothing any more.
+        "ends": [] if stands_by else [fact.shown(state.clock()) for fact in state.ends.latest()],
         **rest,
     }
 
