@@ -112,6 +112,7 @@ class DaemonSession:
                 tasks=tasks,
                 prefetch=limits.dead_letter_prefetch,
                 message_ttl=settings.pool.message_ttl,
+                worker_reasons=settings.pool.worker_reasons,
             )
             tasks.create_task(deliveries.run(responder.on_message), name="dead-letters")
             return deliveries

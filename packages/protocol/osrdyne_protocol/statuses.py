@@ -34,3 +34,16 @@ STATUSES: Mapping[str, str] = MappingProxyType(
 
 #: Reasons that RabbitMQ gives for dead-lettering (RabbitMQ documentation, "Dead Letter Exchanges").
 DEAD_LETTER_REASONS = frozenset({EXPIRED, DELIVERY_LIMIT, MAXLEN, REJECTED})
+
+#: Longest line of a body that the text of an error has, in characters.
+LONGEST_LINE = 200
+
+
+def first_line(body: bytes) -> str:
+    """Return the first line that is not blank of what an error reply says, cut; empty where its body is not text."""
+    try:
+        text = body[: 4 * LONGEST_LINE].decode("utf-8", errors="ignore" if len(body) > 4 * LONGEST_LINE else "strict")
+    except UnicodeDecodeError:
+        return ""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line[:LONGEST_LINE] if line.isprintable() else ""

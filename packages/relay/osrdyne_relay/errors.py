@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.statuses import first_line
 
 
 class Stage(StrEnum):
@@ -76,7 +77,8 @@ class CallRefused(CallFailed):
     """A worker ran the request and has no good answer: see `status`, `reason` and `body`."""
 
     def __init__(self, status: str, reason: str, body: bytes = b"") -> None:
-        super().__init__(f"the worker answered {status!r}" + (f": {reason}" if reason else ""))
+        said = first_line(body)
+        super().__init__(f"the worker answered {status!r}" + "".join(f": {text}" for text in (reason, said) if text))
         #: `error` or `rejected`, as of a worker over AMQP.
         self.status = status
         #: A sentence for a person; may be empty.
