@@ -13,7 +13,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError
 from simulation import scenario
 from simulation.workers import Crashed, Worker
@@ -38,6 +38,7 @@ class _RunningGroup:
     name: str
     task: asyncio.Task[None]
     worker: Worker
+    began: float = 0.0
     stopping: bool = False
     start_again: bool = False
 
@@ -83,7 +84,7 @@ class Engine:
         name = f"worker {self._number}"
         worker = self._world.worker(key, name)
         task = asyncio.get_running_loop().create_task(self._run_worker(worker, plan), name=name, context=Context())
-        self.running[key] = _RunningGroup(key, name, task, worker)
+        self.running[key] = _RunningGroup(key, name, task, worker, self._world.loop.time())
         task.add_done_callback(lambda done: self._ended(key, done))
         self._world.note("group started", name, key)
 
@@ -125,8 +126,10 @@ class Engine:
         self._world.note("group gone", group.name, key, None if error is None else str(error))
         if group.start_again:
             self._spawn(key, self._world.key_plan(key))
+        how = How.STOPPED if group.stopping else How.SIGNAL if task.cancelled() else How.EXIT
+        end = WorkerEnd(how, worker_id=group.name, seconds=self._world.loop.time() - group.began)
         for driver in self._drivers:
-            driver.news.put_nowait(Change(key, None if error is None else str(error)))
+            driver.news.put_nowait(Change(key, None if error is None else str(error), end))
 
     def groups(self) -> builtins.list[Group]:
         return [

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from osrdyne.state import delivery_history
+from osrdyne.state import delivery_history, worker_ends
 from osrdyne_amqp import lanes
 
 #: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
 IDLE_BOUND = 64
 _FIXED = {
     "DeliveryHistory": delivery_history.MOST_REQUESTS,
+    "WorkerEnds": worker_ends.MOST_KEYS * worker_ends.MOST_OF_KEY,
     "Bursts": 4096,
     # Of four channels.
     "._methods": 4 * 1024,

@@ -105,6 +105,8 @@ def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     """Split the events by key and by sender."""
     result: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, event in told:
+        if event == "worker-ended":
+            continue  # the replay knows no engine
         result[key, TELLERS.get(event, "worker")].append(event)
     return result
 

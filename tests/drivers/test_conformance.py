@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 
 import pytest
 
-from osrdyne.drivers.base import Change, Driver, GroupState
+from osrdyne.drivers.base import Change, Driver, GroupState, How
 from osrdyne.drivers.systemd import groups
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import milliseconds
@@ -189,6 +190,44 @@ async def test_a_failing_key_is_reported_and_harms_no_other(owning: Owning) -> N
     assert (await listed(driver))["a"].state is GroupState.RUNNING
     await driver.start("b")
     await owning.until_running(driver, "a", "b")
+
+
+async def next_end(driver: Driver, key: str, how: How) -> Change:
+    """Return the next end of this kind: a busy engine may report others for a moment."""
+    async with asyncio.timeout(PATIENCE):
+        async for change in driver.changes():
+            if change.key == key and change.end is not None and change.end.how is how:
+                return change
+    raise AssertionError("the driver was closed")
+
+
+async def test_each_end_of_a_worker_says_how_it_ended_and_which_worker_it_was(owning: Owning) -> None:
+    driver = owning.driver()
+    # One that ends by itself
+    await driver.start("crash")
+    end = (await next_end(driver, "crash", How.EXIT)).end
+    assert end is not None
+    assert end.code == 3
+    assert PASSWORD not in " ".join(end.output)
+    if owning.name != "kubernetes":  # whose template decides whether there is any
+        assert end.output
+        assert end.output[-1].startswith("cannot reach amqp://worker:***@")
+    # One that is killed
+    await owning.ready(driver, "a")
+    [environment] = await owning.environments("a")
+    await owning.kill("a")
+    change = await next_end(driver, "a", How.SIGNAL)
+    assert change.error
+    assert change.end is not None
+    assert (change.end.code, change.end.worker_id) == (signal.SIGKILL, environment["WORKER_ID"])
+    # And one that is asked to stop
+    await owning.ready(driver, "b")
+    [environment] = await owning.environments("b")
+    await driver.stop("b")
+    change = await next_end(driver, "b", How.STOPPED)
+    assert change.error is None
+    assert change.end is not None
+    assert (change.end.worker_id, change.end.output) == (environment["WORKER_ID"], ())
 
 
 async def test_an_error_that_was_not_read_stays_when_the_group_is_started_and_stopped_again(owning: Owning) -> None:

@@ -21,7 +21,7 @@ from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi, RequestQueue
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
-from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.state.pool import PoolState
 from osrdyne.state.values import QueueTotals
 from osrdyne_amqp import Channel, Connection, Properties, QueueInfo
@@ -253,15 +253,24 @@ class StandInManagement(ManagementApi):
 
 
 class StandInLifecycle(LifecycleEvents):
-    """Keeps what was recorded: (event, key)."""
+    """Keeps what was recorded: (event, key), and what the ends of workers say."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
+        self.ends: list[dict[str, Any]] = []
 
     def record(
-        self, event: str, key: str, *, request_id: str | bytes | None = None, outcome: str | None = None
+        self,
+        event: str,
+        key: str,
+        *,
+        request_id: str | bytes | None = None,
+        outcome: str | None = None,
+        more: Mapping[str, str | int] | None = None,
     ) -> None:
         self.events.append((event, key))
+        if more:
+            self.ends.append({"event": event, "outcome": outcome, **more})
 
 
 class StandInDriver:
@@ -296,11 +305,11 @@ class StandInDriver:
         await self._called("stop", key)
         if key in self.groups:
             self.groups[key] = replace(self.groups[key], state=GroupState.STOPPING)
-            asyncio.get_running_loop().call_later(1.0, self.crash, key, None)
+            asyncio.get_running_loop().call_later(1.0, self.crash, key, None, WorkerEnd(How.STOPPED))
 
-    def crash(self, key: str, error: str | None = "exit 1") -> None:
+    def crash(self, key: str, error: str | None = "exit 1", end: WorkerEnd | None = None) -> None:
         if self.groups.pop(key, None) is not None:
-            self.news.put_nowait(Change(key, error))
+            self.news.put_nowait(Change(key, error, end))
 
     async def list(self) -> list[Group]:
         self.listings += 1

@@ -7,6 +7,8 @@ broker's credentials.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events
 
@@ -22,10 +24,17 @@ class LifecycleEvents:
         self._daemon_id = daemon_id
 
     def record(
-        self, event: str, key: str, *, request_id: str | bytes | None = None, outcome: str | None = None
+        self,
+        event: str,
+        key: str,
+        *,
+        request_id: str | bytes | None = None,
+        outcome: str | None = None,
+        more: Mapping[str, str | int] | None = None,
     ) -> None:
-        """Send one event about a key. Never raises: an event that cannot be sent (a foreign message's key or id) must
-        not fail its request.
+        """Send one event about a key, with `more` headers.
+
+        Never raises: an event that cannot be sent (a foreign message's key or id) must not fail its request.
         """
         identity = request_id if isinstance(request_id, str) else None
         self._line.send(
@@ -38,5 +47,6 @@ class LifecycleEvents:
                     request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
                     outcome=outcome,
                 )
+                | dict(more or {})
             ],
         )

@@ -66,7 +66,9 @@ def fetch(address: str, key: str | None = None) -> dict[str, Any]:
     try:
         found = dict(foreign_json.read(document[1], most=MOST_BYTES_OF_ENGINES))
         keys = [row for row in found["keys"] if key is None or row["key"] == key]
-        shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
+        # A daemon of an earlier version says nothing of ends.
+        ends = [end for end in found.get("ends", ()) if key is None or end["key"] == key]
+        shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys, "ends": ends}
         status_table.render(shown, key)  # a document that cannot be shown does not come from a daemon
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise CannotAsk(f"what answers at {address} is not an osrdyne daemon; name its address with --url") from None

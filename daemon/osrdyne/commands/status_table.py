@@ -54,18 +54,19 @@ def live(*, silent: bool) -> Iterator[Callable[[RenderableType | str], None]]:
 
 def render(document: dict[str, Any], key: str | None = None) -> RenderableType:
     """Return the daemon's state over a table of keys; `key` is the only one that was asked for, if any."""
-    keys = document["keys"]
+    keys, ends = document["keys"], [] if key is None else [_end(end) for end in document.get("ends", ())]
     acts = document.get("state") == "leading"
     if keys:
         old = [] if acts else [Text("the keys as this daemon last knew them:")]
-        return Group(_daemon(document), *old, _table(keys))
+        return Group(_daemon(document), *old, _table(keys), *ends)
     if not acts:
         empty = "ask the daemon that leads about keys" if document.get("state") == "standby" else "no key is known yet"
     elif key is not None:
         empty = f"key {shown(key)} has no queue and no workers: it was not called lately"
+        empty = f"key {shown(key)} has no queue and no workers now; how they ended:" if ends else empty
     else:
         empty = "no key has a queue or workers: no key was called lately"
-    return Group(_daemon(document), Text(empty))
+    return Group(_daemon(document), Text(empty), *ends)
 
 
 def span(seconds: float | None) -> str:
@@ -130,6 +131,21 @@ def _table(keys: list[dict[str, Any]]) -> Table:
             Text(printable(key.get("last_error") or _remade(key.get("queue_remade_ago")))),
         )
     return table
+
+
+def _end(end: dict[str, Any]) -> Text:
+    """Return how one worker ended: a line, and the last lines that it wrote."""
+    facts = [f"{span(end.get('ago'))} ago", printable(end.get("event")), printable(end.get("how"))]
+    if end.get("ran_seconds") is not None:
+        facts.append(f"ran {span(end['ran_seconds'])}")
+    if end.get("started") is not None:
+        facts.append(f"{'after' if end['started'] else 'before'} started")
+    if end.get("held"):
+        facts.append(f"held {end['held']} request(s)")
+    text = Text(f"{', '.join(facts)}: {printable(end.get('reason'))}")
+    for line in end.get("output") or ():
+        text.append(f"\n    {printable(line)}")
+    return text
 
 
 def _remade(ago: float | None) -> str:

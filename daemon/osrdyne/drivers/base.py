@@ -28,12 +28,51 @@ class Group:
     template: str
 
 
+class How(Enum):
+    """How a worker ended."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    #: It was killed because it used more memory than it may.
+    MEMORY = "memory"
+    #: It could not be started, so that there was no worker.
+    NO_START = "no-start"
+    #: Its stop was requested.
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """How one worker ended, or could not be started. What the engine does not say keeps its default."""
+
+    how: How
+    #: Exit status, or number of the signal.
+    code: int | None = None
+    worker_id: str | None = None
+    #: For how long it ran.
+    seconds: float | None = None
+    #: The last lines that it wrote, as `redaction.last_lines` returns them; none of a worker that was to stop.
+    output: tuple[str, ...] = ()
+    #: Where a person finds all that it wrote: a file, or a command.
+    log: str = ""
+
+    @property
+    def short(self) -> str:
+        """Return it in a word or two: `exit 1`, `signal 9`, `memory`."""
+        return self.how.value if self.code is None else f"{self.how.value} {self.code}"
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A group changed without a call of the driver: the group loop lists again. `error` is for a person."""
+    """A group changed without a call of the driver: the group loop lists again. `error` is for a person.
+
+    Where a worker ended, requested or not, or could not be started, `end` says how.
+    """
 
     key: str
     error: str | None = None
+    end: WorkerEnd | None = None
 
 
 class Driver(Protocol):
@@ -54,7 +93,7 @@ class Driver(Protocol):
         """Return every group of our pool and instance, those of a former daemon included."""
 
     def changes(self) -> AsyncIterator[Change]:
-        """Yield changes that the driver did not cause, such as a worker's exit, as long as the driver is open."""
+        """Yield changes that the driver did not cause, and the end of each worker, as long as the driver is open."""
 
     async def close(self) -> None:
         """Release the driver's resources. Stops no worker."""

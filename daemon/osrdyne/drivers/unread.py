@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 
 from osrdyne.drivers.base import Change
 from osrdyne.errors import DriverError
 
+#: Ends of workers of one group that wait to be read; beyond that the oldest are dropped.
+_MOST_ENDS = 10
+
 
 class UnreadChanges:
-    """At most one change for each group. Use it in one event loop."""
+    """The ends of each group's workers, and at most one other change for each group. Use it in one event loop."""
 
     def __init__(self) -> None:
-        self._changes: dict[str, Change] = {}
+        self._changes: dict[str, deque[Change]] = {}
         self._lost: str | None = None
         self._some = asyncio.Event()
         self._ended = False
 
     def tell(self, change: Change) -> None:
-        """Add a change. One without an error does not replace an unread error."""
-        if change.error is not None or change.key not in self._changes:
-            self._changes[change.key] = change
+        """Add a change. One that says nothing is left out beside others, and an error replaces an error without end."""
+        unread = self._changes.setdefault(change.key, deque(maxlen=_MOST_ENDS))
+        if change.end is None and unread and unread[-1].end is None:
+            former = unread.pop()
+            change = former if change.error is None else change
+        if change.end is not None or change.error is not None or not unread:
+            unread.append(change)
         self._some.set()
 
     def lose(self, reason: str) -> None:
@@ -43,7 +51,11 @@ class UnreadChanges:
         await self._some.wait()
         self._some.clear()
         while self._changes:
-            yield self._changes.pop(next(iter(self._changes)))
+            key, unread = next(iter(self._changes.items()))
+            change = unread.popleft()
+            if not unread:
+                del self._changes[key]
+            yield change
         if self._lost is not None:
             reason, self._lost = self._lost, None
             raise DriverError(reason)

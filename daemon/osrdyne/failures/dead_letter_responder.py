@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
@@ -25,9 +25,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False)
 class DeadLetterResponder(MessageHandler):
-    """Handles each dead letter by `dead_letter_rules`. `message_ttl` is that of request queues, in seconds."""
+    """Handles each dead letter by `dead_letter_rules`. `message_ttl` is that of request queues, in seconds.
+
+    `worker_reasons`: whether callers learn how workers failed.
+    """
 
     message_ttl: float
+    worker_reasons: bool
     #: Delivery tags of dead letters in hand whose callers have their answer.
     _answered: set[int] = field(default_factory=set, init=False)
 
@@ -69,11 +73,16 @@ class DeadLetterResponder(MessageHandler):
                 await self._put_back(message, answered=False)
             return
         verdict = dead_letter_rules.decide(message, self.state.names)
+        said = verdict.reason
+        verdict = replace(verdict, reason=dead_letter_rules.with_cause(verdict, self._cause(message, verdict)))
         keep_as = verdict.keep_as
         answered = dead_letter_rules.was_answered(message)
         if verdict.status is not None:
             answered = await self.error_replies.reply(
-                message, status=verdict.status, reason=verdict.reason, expired_at=self._stage(message, verdict)
+                message,
+                status=verdict.status,
+                reason=verdict.reason if self.worker_reasons else said,
+                expired_at=self._stage(message, verdict),
             )
             keep_as = keep_as if answered else verdict.status
             if answered:
@@ -121,13 +130,28 @@ class DeadLetterResponder(MessageHandler):
             return None
         if not verdict.queue.startswith(self.state.names.request_queue_prefix) or verdict.key is None:
             return expiry.ORPHAN
-        # Times of workers are monotonic, times in messages are wall time: convert the message's to monotonic.
-        entered = dead_letter_rules.entered(message, message_ttl=self.message_ttl)
         return expiry.in_request_queue(
-            entered=None if entered is None else entered - events.wall_ms() / 1000 + self.state.clock(),
+            entered=self._entered(message),
             last_life=self.state.last_life(verdict.key),
             group_started=self.state.groups.attempt(verdict.key).started_at,
         )
+
+    def _entered(self, message: Message) -> float | None:
+        """Return when an expired request entered its queue, in monotonic seconds; None when unknown."""
+        entered = dead_letter_rules.entered(message, message_ttl=self.message_ttl)
+        return None if entered is None else self._monotonic(entered)
+
+    def _monotonic(self, seconds: float) -> float:
+        """Convert wall time, which is in messages, to that of the ends and signs of workers."""
+        return seconds - events.wall_ms() / 1000 + self.state.clock()
+
+    def _cause(self, message: Message, verdict: dead_letter_rules.Verdict) -> str | None:
+        """Return how workers of the key failed while a request waited for them, where that is known."""
+        if verdict.key is None or not verdict.queue.startswith(self.state.names.request_queue_prefix):
+            return None
+        history = self.state.activity.delivery_history.of(verdict.key, message.properties.correlation_id)
+        since = self._monotonic(history[0].time_ms / 1000) if history else self._entered(message)
+        return self.state.ends.why(verdict.key, since=since)
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
         try:

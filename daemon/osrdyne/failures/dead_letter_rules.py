@@ -78,6 +78,13 @@ def _reason(cause: str, *, failed: bool, refused: bool) -> str:
     return REFUSED_REPLY_TO if refused and cause == statuses.REJECTED else _REASONS[cause]
 
 
+def with_cause(verdict: Verdict, cause: str | None) -> str:
+    """Return the sentence of a verdict, with how workers failed on the request, or could not be started for it."""
+    explained = verdict.keep_as or verdict.status
+    known = cause is not None and explained in (statuses.EXPIRED, statuses.DELIVERY_LIMIT)
+    return f"{verdict.reason}; the last one failed: {cause}" if known else verdict.reason
+
+
 def original_key(message: Message) -> str | None:
     """Return the routing key with which the request was first published, as text; None when it cannot be read."""
     routing_keys = _first_death(message).get("routing-keys")

@@ -14,7 +14,7 @@ from osrdyne.base.changes import ChangeReader
 from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
 from osrdyne.metrics import Metrics
-from osrdyne.state.delivery_history import PastDelivery
+from osrdyne.state.delivery_history import LONGEST_ID, PastDelivery
 from osrdyne.state.pool import PoolState
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
@@ -64,12 +64,12 @@ class ActivityListener:
             self._metrics.activity.labels("unknown_key").inc()
             return
         self._metrics.activity.labels(event).inc()
-        self._note(key, event)
+        self._note(key, event, headers.text(given.get(headers.X_WORKER_ID)) or "")
         self._note_request(key, event, given)
 
-    def _note(self, key: str, event: str) -> None:
+    def _note(self, key: str, event: str, worker_id: str) -> None:
         state, now = self._state, self._state.clock()
-        first_sign = state.activity.note(key, event, now)
+        first_sign = state.activity.note(key, event, now, worker_id[:LONGEST_ID])
         if self._renew(key, event, now) or first_sign or event == events.STARTED:
             state.activity.changes.add(key)
 

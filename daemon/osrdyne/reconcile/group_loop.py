@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from osrdyne.broker.lifecycle_events import LifecycleEvents
-from osrdyne.drivers.base import Change, Driver, Group, GroupState
+from osrdyne.drivers.base import Change, Driver, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state.pool import PoolState
-from osrdyne.state.values import Attempt
+from osrdyne.state.values import Attempt, Phase
+from osrdyne.state.worker_ends import LONGEST_REASON, EndFact, had_started
 from osrdyne_protocol import events
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
@@ -30,6 +31,12 @@ log = logging.getLogger(__name__)
 _DRIVER_TIMEOUT_SECONDS = 60.0
 #: Changes reported by the engine are collected for this long before it is listed.
 _COLLECT_CHANGES_SECONDS = 0.05
+#: The end of a worker is judged so much later: what it said right before may still be on its way.
+_EVENTS_LATE_SECONDS = 0.2
+#: An engine may report an end so much later, and count the seconds of a run in whole ones.
+_NEWS_LATE_SECONDS = 2.0
+#: The plan of a stop that this daemon has not made.
+_BY_REQUEST = group_rules.GroupPlan(reason="by request")
 #: A lost event stream that was healthy for this long is asked for again soon.
 _HEALTHY_STREAM_SECONDS = 5.0
 
@@ -64,6 +71,10 @@ class GroupLoop:
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
+        #: Why groups were asked to stop.
+        self._stops: dict[str, group_rules.GroupPlan] = {}
+        #: What workers said before this session began is not known.
+        self._since = state.clock()
         #: Since when the engine has listed a group as running, without an interruption.
         self._running_since: dict[str, float] = {}
         #: When the last listing that was adopted began.
@@ -87,6 +98,8 @@ class GroupLoop:
     def _look_at(self, key: str) -> None:
         state, now = self._state, self._state.clock()
         group, attempt = state.groups.get(key), state.groups.attempt(key)
+        if group is None:
+            self._stops.pop(key, None)
         attempt = self._note_life(key, attempt, group, now)
         if group is None or group.state is not GroupState.RUNNING:
             self._running_since.pop(key, None)
@@ -105,11 +118,13 @@ class GroupLoop:
         if plan.action is group_rules.GroupAction.START:
             self._waiting[key] = None
         elif plan.action is group_rules.GroupAction.STOP:
-            self._loop.begin(key, partial(self._guarded, key, partial(self._stop, key, plan)), "group-action")
+            action = partial(self._guarded, key, partial(self._stop, key, plan), self._failed)
+            self._loop.begin(key, action, "group-action")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
-            state.groups.attempts.pop(key, None)
+            if not attempt.unstarted or state.queues.phase(key) is Phase.GONE:  # requests may still wait
+                state.groups.attempts.pop(key, None)
             self._accepted.pop(key, None)
         elif (at := group_rules.makes_up_at(attempt)) is not None:
             if now < at:
@@ -121,6 +136,9 @@ class GroupLoop:
         """Note what workers reported, and return what is remembered then."""
         activity = self._state.activity.get(key)
         if activity is not None and attempt != Attempt():
+            attempt, unstarted = group_rules.after_started(attempt, at=activity.consuming_at), attempt.unstarted
+            if attempt.unstarted != unstarted:
+                self._state.groups.changes.add(key)  # its queue may be bound at once
             attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
             self._state.groups.attempts[key] = attempt
         if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
@@ -159,18 +177,21 @@ class GroupLoop:
             del self._waiting[key]
             self._starting[key] = now
             self._loop.look_at(key, now + self._limits.start_hold)
-            self._loop.begin(key, partial(self._guarded, key, partial(self._start, key)), "group-action")
+            action = partial(self._guarded, key, partial(self._start, key), self._not_started)
+            self._loop.begin(key, action, "group-action")
 
-    async def _guarded(self, key: str, action: Callable[[], Awaitable[None]]) -> None:
+    async def _guarded(
+        self, key: str, action: Callable[[], Awaitable[None]], failed: Callable[[str, str], None]
+    ) -> None:
         try:
             async with asyncio.timeout(_DRIVER_TIMEOUT_SECONDS):
                 await action()
         except (DriverError, TimeoutError) as error:
-            self._failed(key, str(error) or f"the driver did not answer within {_DRIVER_TIMEOUT_SECONDS:.0f} s")
+            failed(key, str(error) or f"the driver did not answer within {_DRIVER_TIMEOUT_SECONDS:.0f} s")
         except Exception as error:
             # A driver's bug with one key must not end the whole session.
             log.exception("the driver failed unexpectedly", extra={"key": key})
-            self._failed(key, f"{type(error).__name__}: {error}")
+            failed(key, f"{type(error).__name__}: {error}")
         finally:
             if key in self._changed_meanwhile:
                 self._changed_meanwhile.discard(key)
@@ -189,6 +210,7 @@ class GroupLoop:
     async def _stop(self, key: str, plan: group_rules.GroupPlan) -> None:
         log.info("stopping group", extra={"key": key, "reason": plan.reason})
         await self._driver.stop(key)
+        self._stops[key] = plan
         self._state.groups.note_stopping(key)
         self._lifecycle.record(events.GROUP_STOPPED, key, outcome=plan.reason)
         if plan.failed:
@@ -204,6 +226,43 @@ class GroupLoop:
             extra={"key": key, "reason": error, "retry_in": round(attempt.not_before - now, 1)},
         )
         self._loop.look_at(key)
+
+    def _not_started(self, key: str, error: str) -> None:
+        self._failed(key, error)
+        self._note_end(key, WorkerEnd(How.NO_START), error, self._state.clock(), None)
+
+    def _ended(self, key: str, end: WorkerEnd, error: str | None) -> None:
+        """Note that a worker ended, once what it said before has come."""
+        plan, stopped = self._stops.get(key, _BY_REQUEST), end.how is How.STOPPED
+        reason = error or (f"stopped: {plan.reason}" if stopped else "ended while no daemon watched it")
+        failed = plan.failed if stopped else error is not None
+        now, began = self._state.clock(), self._state.groups.attempt(key).started_at
+        if began is None and end.seconds is not None:
+            began = now - end.seconds - _NEWS_LATE_SECONDS
+        later = 0.0 if end.how is How.NO_START else _EVENTS_LATE_SECONDS
+        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed)
+
+    def _note_end(
+        self, key: str, end: WorkerEnd, reason: str, at: float, began: float | None, failed: bool = True
+    ) -> None:
+        state, activity = self._state, self._state.activity.get(key)
+        former, served_at = state.ends.former(key, end.worker_id), state.counts.served_at.get(key)
+        started = had_started(
+            end,
+            activity.started_at if activity is not None else {},
+            former=former or 0.0,
+            began=max((time for time in (began, former) if time is not None), default=None),
+            since=self._since,
+            served_at=None if served_at is None else served_at - self._late,
+        )
+        held = 0 if started is False else state.activity.delivery_history.held_by(key, end.worker_id) or None
+        text = " ".join(reason.split())[:LONGEST_REASON]
+        fact = EndFact(key, end, text, started, held, at, events.wall_ms(), failed)
+        state.ends.note(fact)
+        if failed and key in state.tracker.wanted:
+            state.groups.attempts[key] = group_rules.after_end(state.groups.attempt(key), started=started)
+            state.groups.changes.add(key)
+        self._lifecycle.record(fact.event, key, outcome=end.short, more=fact.headers())
 
     async def _watch(self) -> None:
         retry = Retry(stable_after=_HEALTHY_STREAM_SECONDS)
@@ -229,6 +288,8 @@ class GroupLoop:
     def _changed(self, change: Change) -> None:
         group = self._state.groups.get(change.key)
         asked_for = group is not None and group.state is GroupState.STOPPING
+        if change.end is not None:
+            self._ended(change.key, change.end, change.error)
         if change.error is not None and change.key in self._state.tracker.wanted and not asked_for:
             self._failed(change.key, change.error)
         if self._loop.is_busy(change.key):

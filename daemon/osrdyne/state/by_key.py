@@ -8,8 +8,12 @@ from dataclasses import replace
 from osrdyne.base.changes import Changes, Keyed
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.state.delivery_history import DeliveryHistory
+from osrdyne.state.start_failures import refused_until
 from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState
 from osrdyne_protocol import events
+
+#: Workers of one key whose start is remembered.
+_MOST_WORKERS = 100
 
 
 class QueuesByKey(Keyed[QueueState]):
@@ -49,14 +53,20 @@ class QueuesByKey(Keyed[QueueState]):
 class GroupsByKey(UserDict[str, Group]):
     """Groups that the engine runs, and past attempts to start them; the group loop writes both."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_failures: int = 0) -> None:
+        """`start_failures` is the setting of the pool."""
         super().__init__()
         self.changes = Changes()
         self.attempts: dict[str, Attempt] = {}
+        self._start_failures = start_failures
 
     def attempt(self, key: str) -> Attempt:
         """Return what is remembered of the starts of a key's group."""
         return self.attempts.get(key) or Attempt()
+
+    def refused_until(self, key: str, now: float) -> float | None:
+        """Return until when requests of a key are refused; see `start_failures.refused_until`."""
+        return refused_until(self.attempt(key), self.get(key), most=self._start_failures, now=now)
 
     def note(self, key: str, group: Group | None) -> None:
         """Note that the engine runs this group of a key, None: that it runs none."""
@@ -81,13 +91,18 @@ class ActivityByKey(UserDict[str, KeyActivity]):
         #: Which workers received which request.
         self.delivery_history = DeliveryHistory()
 
-    def note(self, key: str, event: str, now: float) -> bool:
+    def note(self, key: str, event: str, now: float, worker_id: str = "") -> bool:
         """Note an event of a worker of a key, and return whether it is the first."""
         first = key not in self
         activity = self.setdefault(key, KeyActivity(last_event=now))
         activity.last_event = now
         if event == events.REQUEST_RECEIVED:
             activity.last_taken = now
+        if event == events.STARTED:
+            activity.started_at.pop(worker_id, None)
+            activity.started_at[worker_id] = now
+            if len(activity.started_at) > _MOST_WORKERS:
+                del activity.started_at[next(iter(activity.started_at))]
         if event in (events.STARTED, events.REQUEST_RECEIVED):
             activity.consuming_at, activity.stopping_at = now, None
         return first

@@ -48,6 +48,13 @@ class DeliveryHistory:
         """Return what is known of a request, oldest first."""
         return self._requests.get((key, request_id), ()) if isinstance(key, str) and isinstance(request_id, str) else ()
 
+    def held_by(self, key: str, worker_id: str | None) -> int:
+        """Return how many unanswered requests of a key were last delivered to a worker, as far as that is known.
+
+        One that it gave back counts until another worker receives it.
+        """
+        return sum(of == key and past[-1].worker_id == worker_id for (of, _), past in self._requests.items())
+
     def forget(self, key: str, request_id: str) -> None:
         """Forget a request that was answered."""
         self._requests.pop((key, request_id), None)

@@ -15,6 +15,7 @@ from osrdyne.state.counts import Counts
 from osrdyne.state.lost_queues import LostQueues
 from osrdyne.state.signs import Signs
 from osrdyne.state.tracker import TargetTracker
+from osrdyne.state.worker_ends import WorkerEnds
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames
 
@@ -39,6 +40,7 @@ class PoolState:
     tracker: TargetTracker
     queues: QueuesByKey = field(default_factory=QueuesByKey)
     groups: GroupsByKey = field(default_factory=GroupsByKey)
+    ends: WorkerEnds = field(default_factory=WorkerEnds)
     activity: ActivityByKey = field(default_factory=ActivityByKey)
     counts: Counts = field(default_factory=Counts)
     lost: LostQueues = field(default_factory=LostQueues)
@@ -47,7 +49,8 @@ class PoolState:
     @classmethod
     def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
         """Return an empty state. `clock` returns monotonic seconds."""
-        return cls(PoolNames(pool.name), clock, TargetTracker(pool.delays))
+        groups = GroupsByKey(pool.start_failures)
+        return cls(PoolNames(pool.name), clock, TargetTracker(pool.delays), groups=groups)
 
     def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         """Make a key Active from now on; see `TargetTracker.require`."""

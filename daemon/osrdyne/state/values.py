@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -32,6 +32,8 @@ class QueueState:
     looked_at: float | None = None
     #: When the first sample after that look showed no unacknowledged message.
     sampled_at: float | None = None
+    #: What waited in it was taken back since it was bound: no worker of its key can be started.
+    emptied: bool = False
     #: When to look again at an unwanted queue that others use or bind; other steps do not wait for it.
     recheck_at: float = 0.0
     #: Failures in a row of this queue's actions, the earliest time of the next try, and the last reason.
@@ -75,6 +77,8 @@ class Attempt:
     alive: bool = False
     #: When it last failed; None when it never did, or has run long enough since.
     failed_at: float | None = None
+    #: Starts in a row that ended before a worker said `started`.
+    unstarted: int = 0
 
 
 @dataclass(slots=True)
@@ -87,3 +91,5 @@ class KeyActivity:
     #: None where one said that it consumes since.
     consuming_at: float | None = None
     stopping_at: float | None = None
+    #: When each worker last said that it is about to consume, by its identity, empty where it named none: those last.
+    started_at: dict[str, float] = field(default_factory=dict)

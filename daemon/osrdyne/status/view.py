@@ -61,6 +61,8 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool, late: float) 
         return "failed"
     if (queue is not None and queue.error) or (group is None and state.groups.attempt(key).failures):
         return "failed"
+    if state.groups.refused_until(key, state.clock()) is not None:
+        return "failed"
     if wanted.status is Status.UNBOUND:
         return "idle"
     if queue is None or queue.phase is not Phase.BOUND:
@@ -107,6 +109,8 @@ def document(
         "counts_age": None if stands_by or counts.counted_at is None else state.clock() - counts.counted_at + late,
         "static_queues_lost": {} if stands_by else state.lost.static,
         "keys": keys,
+        # How workers ended, those of the key that ended last at the end; also of keys that have nothing any more.
+        "ends": [] if stands_by else [fact.shown(state.clock()) for fact in state.ends.latest()],
         **rest,
     }
 

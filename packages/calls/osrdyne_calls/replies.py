@@ -8,7 +8,7 @@ from typing import Any
 
 from osrdyne_calls.errors import REMOTE_ERRORS, RemoteError
 from osrdyne_protocol.headers import X_REASON, X_STATUS, text
-from osrdyne_protocol.statuses import OK, STATUSES
+from osrdyne_protocol.statuses import OK, STATUSES, first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ def answer_of(headers: Mapping[str, Any], body: bytes, correlation_id: str) -> R
         status = f"unreadable status {value!r}"
     reason = text(headers.get(X_REASON))
     meaning = reason or STATUSES.get(status, "This status is not in the protocol's table.")
+    if said := first_line(body):
+        meaning = f"{meaning.rstrip('.')}: {said}"
     return REMOTE_ERRORS.get(status, RemoteError)(
         f"{status}: {meaning} (correlation id {correlation_id})",
         status=status,

@@ -28,6 +28,8 @@ ACTIVITY = frozenset({STARTED, REQUEST_RECEIVED, FINISHED, ALIVE})
 ORPHAN_SEEN = "orphan-seen"
 QUEUE_READY = "queue-ready"
 GROUP_STARTED = "group-started"
+START_FAILED = "start-failed"
+WORKER_ENDED = "worker-ended"
 FORWARDED = "forwarded"
 UNBOUND = "unbound"
 GROUP_STOPPED = "group-stopped"
@@ -41,6 +43,8 @@ LIFECYCLE = frozenset(
         ORPHAN_SEEN,
         QUEUE_READY,
         GROUP_STARTED,
+        START_FAILED,
+        WORKER_ENDED,
         FORWARDED,
         UNBOUND,
         GROUP_STOPPED,

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 #: Reply: `ok`, a dead-letter reason or one of ours; see `statuses`.
 X_STATUS = "x-status"
-#: Reply: a sentence for a person about a status that is not `ok`. Optional.
+#: Reply: a sentence for a person about a status that is not `ok`, or about the end of a worker (`events`). Optional.
 X_REASON = "x-reason"
 #: Request and reply: opaque to us, passed through untouched; existing peers use it.
 X_RPC_PATH = "x-rpc-path"
 #: Request: moment after which its caller no longer waits, in integer milliseconds since the Unix epoch.
 X_DEADLINE = "x-deadline"
-#: Reply `throttled`: after how many milliseconds another try may succeed.
+#: Reply `throttled`, `start_failed`: after how many milliseconds another try may succeed.
 X_RETRY_AFTER = "x-retry-after"
 #: Reply `expired`: the stage at which the request's time ran out; see `expiry`.
 X_EXPIRED_AT = "x-expired-at"
@@ -31,10 +31,18 @@ X_EVENT_TIME = "x-event-time"
 X_WORKER_ID = "x-worker-id"
 #: Activity: the correlation id of the request that the event is about.
 X_REQUEST_ID = "x-request-id"
-#: Activity `finished`: the status that was sent to the client, or `requeued`.
+#: Activity `finished`: the status that was sent to the client, or `requeued`. Of the daemon: how something ended.
 X_OUTCOME = "x-outcome"
-#: Activity `finished`: duration of the handler in integer milliseconds.
+#: Activity `finished`: duration of the handler in integer milliseconds. `worker-ended`: for how long the worker ran.
 X_DURATION = "x-duration-ms"
+
+#: Activity `worker-ended`, `start-failed`: the worker; whether it had said `started` (1 or 0); requests that it held;
+#: its last lines; where its log is.
+X_ENDED_WORKER = "x-ended-worker"
+X_STARTED = "x-started"
+X_HELD = "x-held"
+X_OUTPUT = "x-output"
+X_LOG = "x-log"
 
 #: Activity `interrupted`: how many earlier events of this sender are lost.
 X_LOST_EVENTS = "x-lost-events"

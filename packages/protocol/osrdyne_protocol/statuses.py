@@ -15,6 +15,7 @@ UNROUTABLE = "unroutable"
 INVALID_REQUEST = "invalid_request"
 ERROR = "error"
 THROTTLED = "throttled"
+START_FAILED = "start_failed"
 
 #: Every status that a reply of this project carries, and its meaning for the client.
 STATUSES: Mapping[str, str] = MappingProxyType(
@@ -29,8 +30,22 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         INVALID_REQUEST: "The request cannot be forwarded as it is, for example because of a CC header.",
         UNROUTABLE: "The request was forwarded several times and found no queue each time.",
         THROTTLED: "The request would wake a new key; its user or the pool may have no more for now. Try again later.",
+        START_FAILED: "Workers of this key could not be started, several times in a row. Try again later.",
     }
 )
 
 #: Reasons that RabbitMQ gives for dead-lettering (RabbitMQ documentation, "Dead Letter Exchanges").
 DEAD_LETTER_REASONS = frozenset({EXPIRED, DELIVERY_LIMIT, MAXLEN, REJECTED})
+
+#: Longest line of a body that the text of an error has, in characters.
+LONGEST_LINE = 200
+
+
+def first_line(body: bytes) -> str:
+    """Return the first line that is not blank of what an error reply says, cut; empty where its body is not text."""
+    try:
+        text = body[: 4 * LONGEST_LINE].decode("utf-8", errors="ignore" if len(body) > 4 * LONGEST_LINE else "strict")
+    except UnicodeDecodeError:
+        return ""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line[:LONGEST_LINE] if line.isprintable() else ""

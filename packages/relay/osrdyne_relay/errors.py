@@ -5,9 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from osrdyne_protocol.errors import OsrdyneError
-
-#: Most characters of what a worker said that the text of an error has.
-_MOST_SAID = 200
+from osrdyne_protocol.statuses import first_line
 
 
 class Stage(StrEnum):
@@ -82,21 +80,13 @@ class CallRefused(CallFailed):
     """
 
     def __init__(self, status: str, reason: str, body: bytes = b"") -> None:
-        super().__init__(": ".join(filter(None, (f"the worker answered {status!r}", reason, _first_line(body)))))
+        said = first_line(body)
+        super().__init__(f"the worker answered {status!r}" + "".join(f": {text}" for text in (reason, said) if text))
         #: `error` or `rejected`, as of a worker over AMQP.
         self.status = status
         #: A sentence for a person; may be empty.
         self.reason = reason
         self.body = body
-
-
-def _first_line(body: bytes) -> str:
-    """Return the first line of a body as text; nothing where it is not text."""
-    try:
-        line = body.decode().strip().partition("\n")[0].rstrip()
-    except UnicodeDecodeError:
-        return ""
-    return line[:_MOST_SAID] if line.isprintable() else ""
 
 
 class UnreadableRecord(RelayError):

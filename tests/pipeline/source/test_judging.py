@@ -24,6 +24,8 @@ CASES: list[tuple[dict[str, Any], str | None]] = [
     ({"event_id": ""}, None),
     ({"time_ms": NOW + ALLOWANCE}, None),
     ({"time_ms": judging.EARLIEST_MS}, None),
+    ({"event": "worker-ended", "outcome": "exit 1", "duration_ms": 200}, None),
+    ({"event": "start-failed", "outcome": "no-start", "duration_ms": None}, None),
     ({"problem": "gap: 5 events"}, "gap"),
     ({"problem": "truncated_file: at 7"}, "truncated_file"),
     ({"problem": "unreadable_offset: (541, 'INTERNAL_ERROR')"}, "unreadable_offset"),

@@ -49,7 +49,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_line_is_shown_short_printable_and_without_the_password(file: Path) -> None:
     said = "refused\x1b[0m amqp://worker:p%40ss@broker as p@ss" + "." * 500
 
-    shown = credential.shown(said, file)
+    [shown] = credential.shown([said], file)
 
     assert shown.startswith("refused [0m amqp://worker:***@broker as ***...")
     assert len(shown) == 200
@@ -61,4 +61,4 @@ def test_what_cannot_be_struck_out_is_not_shown(content: str | bytes | None, fil
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    assert credential.shown("p@ss", file) == ""
+    assert credential.shown(["p@ss"], file) == ()

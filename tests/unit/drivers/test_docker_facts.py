@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.base import Group, GroupState
+from osrdyne.drivers.base import Group, GroupState, How, WorkerEnd
 from osrdyne.drivers.docker import endings, engine, facts
 from osrdyne.drivers.docker.facts import Container
 from osrdyne.errors import DriverError
@@ -113,6 +113,28 @@ def test_past_events_say_whether_a_container_was_asked_to_stop(actions: list[str
 def test_an_end_is_reported_with_status_and_run_time(state: dict[str, Any], code: int, text: str) -> None:
     assert endings.how(state, code).startswith(text)
     assert ("after" in endings.how(state, code)) == ("after" in text)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "end"),
+    [
+        ({}, 3, WorkerEnd(How.EXIT, 3)),
+        ({}, 139, WorkerEnd(How.SIGNAL, 11)),
+        ({"OOMKilled": True}, 137, WorkerEnd(How.MEMORY)),
+        (
+            {"StartedAt": "2026-11-21T17:00:00.5Z", "FinishedAt": "2026-11-21T17:00:02Z"},
+            1,
+            WorkerEnd(How.EXIT, 1, seconds=1.5),
+        ),
+    ],
+)
+def test_how_a_worker_ended_is_a_value(state: dict[str, Any], code: int, end: WorkerEnd) -> None:
+    assert endings.end(state, code) == end
+
+
+def test_a_worker_is_known_by_the_identity_that_its_container_was_given() -> None:
+    assert facts.worker_id({"Config": {"Env": ["A=1", "WORKER_ID=echo-a-1"]}}) == "echo-a-1"
+    assert facts.worker_id({"Config": {"Env": None}}) is facts.worker_id(None) is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from osrdyne.drivers.base import How, WorkerEnd
 from osrdyne.drivers.kubernetes import facts
 from osrdyne.drivers.kubernetes.facts import PodFacts
 from osrdyne.drivers.kubernetes.manifests import key_hash
@@ -53,6 +54,31 @@ def pod(*containers: Manifest, version: int = 1, leaving: bool = False, **status
 RUNNING = container(running={})
 
 
+def news(before: PodFacts | None, now: PodFacts) -> list[str]:
+    return [text for text, _ in facts.news(before, now)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "how", "code"),
+    [
+        (terminated(3), How.EXIT, 3),
+        (terminated(139), How.SIGNAL, 11),
+        (terminated(137, reason="OOMKilled"), How.MEMORY, None),
+        (terminated(128, reason="StartError"), How.NO_START, None),
+    ],
+)
+def test_how_a_worker_ended_is_a_value(ended: Manifest, how: How, code: int | None) -> None:
+    ended["message"] = "Traceback\n\nno amqp://worker:secret@broker/v here\n"
+    [(_, end)] = facts.news(pod(RUNNING), pod(container(terminated=ended)))
+    assert (end.how, end.code, end.worker_id, end.seconds) == (how, code, "echo-a", 7.0)
+    assert end.output == ("Traceback", "no amqp://***@broker/v here")
+
+
+def test_what_keeps_a_pod_from_running_is_a_start_that_failed() -> None:
+    [(_, end)] = facts.news(None, pod(container(waiting={"reason": "ErrImageNeverPull"})))
+    assert end == WorkerEnd(How.NO_START)
+
+
 def test_a_worker_runs_when_its_container_does() -> None:
     assert pod(RUNNING).running
     assert not pod(container(waiting={"reason": "ContainerCreating"})).running
@@ -65,27 +91,27 @@ def test_a_worker_runs_when_its_container_does() -> None:
 
 def test_an_exit_is_reported_once_with_its_status_and_run_time() -> None:
     running, ended = pod(RUNNING), pod(container(terminated=terminated()))
-    assert facts.news(running, ended) == ["worker ended with status 3 after 7 s"]
+    assert news(running, ended) == ["worker ended with status 3 after 7 s"]
     # And not again while it waits for its restart, nor once it runs again
     waiting = pod(container(waiting={"reason": "CrashLoopBackOff"}, ended=terminated()))
     again = pod(container(running={}, ended=terminated()))
-    assert facts.news(ended, waiting) == facts.news(waiting, again) == []
+    assert news(ended, waiting) == news(waiting, again) == []
     # But the next one is
-    assert facts.news(again, pod(container(terminated=terminated(0, "c2")))) == ["worker ended with status 0 after 7 s"]
+    assert news(again, pod(container(terminated=terminated(0, "c2")))) == ["worker ended with status 0 after 7 s"]
 
 
 def test_an_exit_that_was_only_seen_when_the_worker_ran_again_is_reported() -> None:
-    assert facts.news(pod(RUNNING), pod(container(running={}, ended=terminated()))) != []
+    assert news(pod(RUNNING), pod(container(running={}, ended=terminated()))) != []
 
 
 def test_at_first_sight_only_what_is_wrong_now_is_news() -> None:
-    assert facts.news(None, pod(container(running={}, ended=terminated()))) == []
-    assert facts.news(None, pod(container(waiting={"reason": "CrashLoopBackOff"}, ended=terminated()))) != []
-    assert facts.news(None, pod(container(waiting={"reason": "ErrImageNeverPull"}))) != []
+    assert news(None, pod(container(running={}, ended=terminated()))) == []
+    assert news(None, pod(container(waiting={"reason": "CrashLoopBackOff"}, ended=terminated()))) != []
+    assert news(None, pod(container(waiting={"reason": "ErrImageNeverPull"}))) != []
 
 
 def test_a_pod_that_is_being_deleted_ends_by_request() -> None:
-    assert facts.news(pod(RUNNING), pod(container(terminated=terminated(143)), leaving=True)) == []
+    assert news(pod(RUNNING), pod(container(terminated=terminated(143)), leaving=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +130,7 @@ def test_a_pod_that_is_being_deleted_ends_by_request() -> None:
     ids=["memory", "no program", "last line", "no times", "crashed", "killed"],
 )
 def test_an_exit_says_what_to_do_and_shows_no_credential(ended: Manifest, says: str) -> None:
-    [told] = facts.news(pod(RUNNING), pod(container(terminated=ended)))
+    [told] = news(pod(RUNNING), pod(container(terminated=ended)))
     assert says in told
     assert "verysecret" not in told
     assert "first" not in told
@@ -112,17 +138,17 @@ def test_an_exit_says_what_to_do_and_shows_no_credential(ended: Manifest, says: 
 
 def test_an_init_container_that_has_done_its_work_is_not_an_exit() -> None:
     done = container("init", terminated=terminated(0))
-    assert facts.news(pod(), pod(RUNNING, initContainerStatuses=[done])) == []
+    assert news(pod(), pod(RUNNING, initContainerStatuses=[done])) == []
     failed = container("init", terminated=terminated(1))
-    assert facts.news(pod(), pod(initContainerStatuses=[failed])) == ["container init ended with status 1 after 7 s"]
+    assert news(pod(), pod(initContainerStatuses=[failed])) == ["container init ended with status 1 after 7 s"]
 
 
 def test_an_image_that_is_missing_is_reported_once_whatever_the_cluster_calls_it() -> None:
     first = pod(container(waiting={"reason": "ErrImagePull", "message": "not found"}))
     then = pod(container(waiting={"reason": "ImagePullBackOff", "message": "back-off"}))
-    [told] = facts.news(pod(), first)
+    [told] = news(pod(), first)
     assert "image worker:1 cannot be had: not found; correct deployment.yaml" in told
-    assert facts.news(first, then) == []
+    assert news(first, then) == []
 
 
 @pytest.mark.parametrize(
@@ -137,14 +163,14 @@ def test_an_image_that_is_missing_is_reported_once_whatever_the_cluster_calls_it
     ],
 )
 def test_a_pod_that_cannot_run_is_reported(status: Manifest, says: str) -> None:
-    [told] = facts.news(pod(), pod(**status))
+    [told] = news(pod(), pod(**status))
     assert says in told
 
 
 def test_a_secret_that_the_node_has_not_seen_yet_is_not_trouble() -> None:
     message = "failed to sync secret cache: timed out waiting for the condition"
     waiting = {"reason": "CreateContainerConfigError", "message": message}
-    assert facts.news(pod(), pod(container(waiting=waiting))) == []
+    assert news(pod(), pod(container(waiting=waiting))) == []
 
 
 def test_pods_that_cannot_be_made_are_reported_with_their_deployment() -> None:

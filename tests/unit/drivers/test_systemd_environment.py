@@ -123,12 +123,12 @@ def test_a_credential_that_cannot_be_had_is_reported_and_strikes_out_everything(
     groups = Groups(PoolSettings("core"), tmp_path / "env", away, None)
     with pytest.raises(DriverError, match="worker_amqp_uri_file: is empty"):
         groups.begin("LAX", "hash")
-    assert groups.shown("anything") == ""
+    assert groups.shown(["anything"]) == ()
 
 
 def test_a_password_is_struck_out_in_both_spellings(tmp_path: Path) -> None:
     groups = Groups(PoolSettings("core"), tmp_path / "env", lambda: "amqp://u:p%40ss@h/v", None)
-    assert groups.shown("u:p%40ss and p@ss") == "u:*** and ***"
+    assert groups.shown(["u:p%40ss and p@ss", " ", "p@ss"]) == ("u:*** and ***", "***")
 
 
 def test_every_start_has_a_worker_id_of_its_own(tmp_path: Path) -> None:

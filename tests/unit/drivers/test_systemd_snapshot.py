@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.base import GroupState, How
 from osrdyne.drivers.systemd.manager import Listed
 from osrdyne.drivers.systemd.snapshot import NEW, Snapshot, UnitEvent, event, group_state
 from osrdyne.drivers.systemd.watching import UnitWatch
@@ -26,12 +26,14 @@ def error(before: Snapshot, after: Snapshot, *, asked: bool = False) -> str | No
 
 
 def test_an_exit_without_a_request_is_reported_with_status_and_what_systemd_does() -> None:
-    assert event(RUNS, WAITS, asked=False) == UnitEvent("ended with status 3; systemd starts it again", 5)
+    assert event(RUNS, WAITS, asked=False) == UnitEvent(
+        "ended with status 3; systemd starts it again", 5, how=How.EXIT, code=3
+    )
     assert event(RUNS, FAILED, asked=False) == UnitEvent(
-        "ended with status 3; systemd has given it up", 5, gone=True, failed=True
+        "ended with status 3; systemd has given it up", 5, gone=True, failed=True, how=How.EXIT, code=3
     )
     assert event(RUNS, ENDED, asked=False) == UnitEvent(
-        "ended with status 0; systemd does not start it again", 5, gone=True
+        "ended with status 0; systemd does not start it again", 5, gone=True, how=How.EXIT, code=0
     )
 
 
@@ -61,7 +63,26 @@ def test_nothing_is_reported_of_a_unit_that_goes_on(after: Snapshot) -> None:
 
 @pytest.mark.parametrize("after", [ENDED, FAILED])
 def test_an_end_that_was_asked_for_is_not_an_error(after: Snapshot) -> None:
-    assert event(RUNS, after, asked=True) == UnitEvent(None, 5, gone=True)
+    assert event(RUNS, after, asked=True) == UnitEvent(None, 5, gone=True, how=How.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("after", "how", "code"),
+    [
+        (FAILED, How.EXIT, 3),
+        (replace(FAILED, result="signal", exit_code=2, exit_status=9), How.SIGNAL, 9),
+        (replace(FAILED, result="core-dump", exit_code=3, exit_status=11), How.SIGNAL, 11),
+        (replace(FAILED, result="oom-kill", exit_code=2, exit_status=9), How.MEMORY, None),
+        (replace(FAILED, exit_status=203), How.NO_START, None),
+        (replace(FAILED, result="start-limit-hit"), How.NO_START, None),
+        (replace(FAILED, result="resources", exit_code=0, exit_status=0), How.NO_START, None),
+        (replace(RUNS, invocation="two"), How.UNKNOWN, None),
+    ],
+)
+def test_how_a_worker_ended_is_a_value(after: Snapshot, how: How, code: int | None) -> None:
+    found = event(RUNS, after, asked=False)
+    assert found
+    assert (found.how, found.code) == (how, code)
 
 
 def test_an_end_by_force_is_an_error_though_it_was_asked_for() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from osrdyne.drivers.base import Change
+from osrdyne.drivers.base import Change, How, WorkerEnd
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 
@@ -35,6 +35,26 @@ async def test_a_change_without_an_error_does_not_replace_an_unread_error_and_a_
     for error in (None, "exit status 1", "exit status 2"):
         unread.tell(Change("a", error))
     assert await all_of(unread.read()) == [Change("a", "exit status 2")]
+
+
+async def test_each_end_of_a_worker_is_read_in_its_order_beside_other_changes() -> None:
+    unread = UnreadChanges()
+    died, again = (Change("a", f"exit {code}", WorkerEnd(How.EXIT, code)) for code in (1, 2))
+    for change in (Change("a"), died, Change("a"), Change("a", "refused"), again, Change("a")):
+        unread.tell(change)
+
+    assert await all_of(unread.read()) == [Change("a"), died, Change("a", "refused"), again]
+
+
+async def test_of_many_ends_of_one_group_the_last_are_read_and_a_reader_may_leave_in_between() -> None:
+    unread = UnreadChanges()
+    ends = [Change("a", None, WorkerEnd(How.EXIT, code)) for code in range(15)]
+    for change in ends:
+        unread.tell(change)
+
+    assert await anext(unread.read()) == ends[5]
+    unread.tell(Change("a"))
+    assert await all_of(unread.read()) == ends[6:]
 
 
 async def test_a_reader_waits_for_changes_and_what_it_did_not_take_is_there_for_the_next() -> None:

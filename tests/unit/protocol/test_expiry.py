@@ -90,6 +90,7 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
             tasks=tasks,
             prefetch=8,
             message_ttl=TTL,
+            worker_reasons=True,
         )
         responder.on_message(message)
         await until(lambda: settled.tags, within=5.0)

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne_relay import wire
-from osrdyne_relay.errors import CallTimedOut, Cancelled, InvalidCall, NodeFailed, RedisAway, Stage, TooLarge
+from osrdyne_relay.errors import (
+    CallRefused,
+    CallTimedOut,
+    Cancelled,
+    InvalidCall,
+    NodeFailed,
+    RedisAway,
+    Stage,
+    TooLarge,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 json_like = st.recursive(
@@ -73,3 +82,10 @@ def test_a_path_has_its_endpoint_and_times_in_the_query() -> None:
     path = wire.path(wire.CALL, "maps/L X?&=#é", timeout=1234567.5, pickup_timeout=None)
 
     assert path == "/v1/call?endpoint=maps%2FL%20X%3F%26%3D%23%C3%A9&timeout=1234567.5"
+
+
+def test_the_text_of_a_refusal_has_the_reason_and_the_first_line_of_what_the_worker_said() -> None:
+    assert str(CallRefused("error", "it failed", b"KeyError: '9'\nmore")) == (
+        "the worker answered 'error': it failed: KeyError: '9'"
+    )
+    assert str(CallRefused("rejected", "")) == "the worker answered 'rejected'"

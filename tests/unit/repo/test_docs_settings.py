@@ -71,6 +71,8 @@ def as_written(value: Any) -> str:
         return "*none*"
     if dataclasses.is_dataclass(value):
         return "`{}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     if isinstance(value, tuple):
         value = list(value)
     return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"

@@ -6,6 +6,7 @@ is renamed over it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from osrdyne.drivers import redaction
@@ -33,9 +34,9 @@ def check(file: Path) -> Path:
     return file
 
 
-def shown(line: str, file: Path) -> str:
-    """Return a line of a worker's output as an error may show it, without the file's password."""
+def shown(lines: Sequence[str], file: Path) -> tuple[str, ...]:
+    """Return a worker's last lines as an error may show them, without the file's password."""
     try:
-        return redaction.shown(line, redaction.passwords(secrets.in_file(file, _SETTING)))
+        return redaction.last_lines(lines, redaction.passwords(secrets.in_file(file, _SETTING)))
     except ValueError:
-        return ""  # without the password, it cannot be removed from the line: show nothing
+        return ()  # without the password, it cannot be removed from the lines: show nothing

@@ -15,10 +15,12 @@ import secrets
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from osrdyne.drivers.base import Change, Group
+from osrdyne.drivers import redaction
+from osrdyne.drivers.base import Change, Group, How, WorkerEnd
 from osrdyne.drivers.docker import credential, endings, facts
 from osrdyne.drivers.docker.engine import Conflict, Engine, EngineRefused, NoSuchContainer
 from osrdyne.drivers.docker.facts import Container
@@ -239,10 +241,21 @@ class DockerDriver:
             if container_id in self._told or (exit_code is None and (runs or not found)):
                 return
             exit_code = state.get("ExitCode", 0) if exit_code is None else exit_code
-            stopping = facts.is_stopping(found["Name"] if found else its_name)
-            error = await self._error(
-                container_id, endings.how(state, exit_code), facts.grace(found), stopping=stopping
+            called = found["Name"].lstrip("/") if found else its_name
+            end = replace(
+                endings.end(state, exit_code),
+                worker_id=facts.worker_id(found),
+                log=f"docker logs {called}" if runs else "",
             )
+            if facts.is_stopping(called):
+                end = replace(end, how=How.STOPPED, code=None)
+                error = self._outlasted(container_id, facts.grace(found))
+            else:
+                lines = await self._engine.last_lines(container_id, redaction.MOST_LINES)
+                end = replace(end, output=credential.shown(lines, self._template.worker_amqp_uri_file))
+                said = f": {end.output[-1]}" if end.output else ""
+                error = f"worker {endings.how(state, exit_code)}{said}"
+            refused = None
             if not runs:
                 if await self._engine.remove(container_id):
                     self._told.append(container_id)
@@ -252,25 +265,23 @@ class DockerDriver:
                     try:
                         await self._start(key, name)
                     except DriverError as refusal:
-                        error = str(refusal)
+                        refused = str(refusal)
         log.log(
             logging.INFO if error is None else logging.WARNING,
             "worker ended",
             extra={**_fields(key, container_id), "error": error},
         )
-        self._unread.tell(Change(key, error))
+        self._unread.tell(Change(key, error, end))
+        if refused is not None:
+            self._unread.tell(Change(key, refused, WorkerEnd(How.NO_START)))
 
-    async def _error(self, container_id: str, how: str, grace: int, *, stopping: bool) -> str | None:
-        """Return what a person should know of an end, None for a requested end."""
-        if stopping:
-            if not self._stops.was_killed(container_id):
-                return None
-            return (
-                f"worker did not end within {grace} s of being asked to and was killed; "
-                "what it held goes back to its queue"
-            )
-        line = credential.shown(await self._engine.last_line(container_id), self._template.worker_amqp_uri_file)
-        return f"worker {how}{': ' if line else ''}{line}"
+    def _outlasted(self, container_id: str, grace: int) -> str | None:
+        """Return what a person should know of a requested end, None where all went well."""
+        if not self._stops.was_killed(container_id):
+            return None
+        return (
+            f"worker did not end within {grace} s of being asked to and was killed; what it held goes back to its queue"
+        )
 
     # -- the engine
 

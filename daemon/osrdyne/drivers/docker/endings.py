@@ -7,6 +7,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from osrdyne.drivers.base import How, WorkerEnd
+
+
+def end(state: Mapping[str, Any], exit_code: int) -> WorkerEnd:
+    """Return how a worker ended, as a value. Arguments as for `how`."""
+    if state.get("OOMKilled"):
+        return WorkerEnd(How.MEMORY, seconds=_seconds(state))
+    if 128 < exit_code < 128 + signal.NSIG:
+        return WorkerEnd(How.SIGNAL, exit_code - 128, seconds=_seconds(state))
+    return WorkerEnd(How.EXIT, exit_code, seconds=_seconds(state))
+
 
 def how(state: Mapping[str, Any], exit_code: int) -> str:
     """Return how a worker ended: status or signal, and after how long where that is known.

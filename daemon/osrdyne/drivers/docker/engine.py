@@ -123,13 +123,13 @@ class Engine:
         found: dict[str, Any] = await self._call(lambda client: client.top(container_id, "-o pid"))
         return len(found.get("Processes") or [])
 
-    async def last_line(self, container_id: str) -> str:
-        """Return the last line that a container wrote; empty where its log driver cannot be read."""
+    async def last_lines(self, container_id: str, most: int) -> builtins.list[str]:
+        """Return the last lines that a container wrote; none where its log driver cannot be read."""
         try:
-            wrote: bytes = await self._call(lambda client: client.logs(container_id, tail=1))
+            wrote: bytes = await self._call(lambda client: client.logs(container_id, tail=most))
         except DriverError:
-            return ""
-        return wrote.decode("utf-8", errors="replace")
+            return []
+        return wrote.decode("utf-8", errors="replace").splitlines()
 
     async def past_events(self, container_id: str) -> builtins.list[Event]:
         """Return the engine's past events of a container: it keeps only the last 256 events of all containers."""

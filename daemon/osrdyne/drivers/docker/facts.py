@@ -13,6 +13,7 @@ from typing import Any
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.drivers.docker.template import KEY, TEMPLATE
 from osrdyne_protocol import names
+from osrdyne_protocol.worker_environment import WORKER_ID
 
 #: States in which no process runs, and none will unless the container is started.
 _OVER = frozenset({"created", "exited", "dead"})
@@ -92,6 +93,13 @@ def _state(one: Container) -> GroupState:
 def grace(inspected: Mapping[str, Any] | None) -> int:
     """Return how long a container may take to stop, in seconds; 0 for one that has gone."""
     return (inspected or {}).get("Config", {}).get("StopTimeout") or 0
+
+
+def worker_id(inspected: Mapping[str, Any] | None) -> str | None:
+    """Return the identity of the worker in a container; None of one that has gone."""
+    environment = (inspected or {}).get("Config", {}).get("Env") or []
+    found = (entry.removeprefix(f"{WORKER_ID}=") for entry in environment if entry.startswith(f"{WORKER_ID}="))
+    return next(found, None)
 
 
 def has_endless_log(inspected: Mapping[str, Any] | None) -> bool:

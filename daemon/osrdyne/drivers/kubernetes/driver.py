@@ -13,10 +13,11 @@ import logging
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.drivers.kubernetes import facts
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, PODS, SCALERS, Api
 from osrdyne.drivers.kubernetes.facts import DeploymentFacts, PodFacts, Thing
@@ -204,7 +205,7 @@ class KubernetesDriver:
                     self._start_again.discard(key)
                     await self._create(key)
         except DriverError as error:
-            self._unread.tell(Change(key, str(error)))
+            self._unread.tell(Change(key, str(error), WorkerEnd(How.NO_START)))
 
     def _group(self, group: DeploymentFacts) -> Group:
         workers = self._running[group.key]
@@ -215,7 +216,7 @@ class KubernetesDriver:
     def _on_deployment(self, before: DeploymentFacts | None, now: DeploymentFacts | None) -> None:
         if now is not None:
             if now.refusal is not None and (before is None or before.refusal != now.refusal):
-                self._unread.tell(Change(now.key, now.refusal))
+                self._unread.tell(Change(now.key, now.refusal, WorkerEnd(How.NO_START)))
         elif before is not None:
             error = None if before.leaving else "the Deployment was deleted from outside; requests start it again"
             self._unread.tell(Change(before.key, error))
@@ -229,9 +230,13 @@ class KubernetesDriver:
         self._running[key] += (now is not None and now.running) - (before is not None and before.running)
         if not self._running[key]:
             del self._running[key]
-        for text in facts.news(before, now) if now is not None else ():
+        for text, end in facts.news(before, now) if now is not None else ():
             log.warning("worker failed", extra={"key": key, "pod": pod.name, "reason": text})
-            self._unread.tell(Change(key, text))
+            ran = end.how is not How.NO_START
+            shown = replace(end, log=f"kubectl logs --previous {pod.name}") if ran else end
+            self._unread.tell(Change(key, text, shown))
+        if now is None and pod.leaving:
+            self._unread.tell(Change(key, None, WorkerEnd(How.STOPPED, worker_id=pod.name)))
         if workers and self._running[key] and workers != self._running[key]:
             self._unread.tell(Change(key))  # the autoscaler changed the number of pods
 

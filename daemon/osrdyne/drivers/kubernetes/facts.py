@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from osrdyne.drivers import redaction
+from osrdyne.drivers.base import How, WorkerEnd
 from osrdyne.drivers.kubernetes.manifests import TEMPLATE_ANNOTATION, key_of
 from osrdyne.drivers.kubernetes.refusals import clean
 from osrdyne.drivers.kubernetes.template import Manifest
@@ -46,6 +48,7 @@ class ContainerExit:
     container_id: str
     text: str
     over: bool
+    end: WorkerEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +109,21 @@ def pod(manifest: Manifest, container: str) -> PodFacts | None:
     )
 
 
-def news(before: PodFacts | None, now: PodFacts) -> list[str]:
-    """Return what a person should know of a pod that was `before` (None: never seen) and is `now`.
+def news(before: PodFacts | None, now: PodFacts) -> list[tuple[str, WorkerEnd]]:
+    """Return what a person should know of a pod that was `before` (None: never seen) and is `now`, with each end.
 
     The end of a pod that is being deleted was requested.
     """
     if now.leaving:
         return []
     known = {ended.container_id for ended in before.exits} if before else set()
-    texts = [ended.text for ended in now.exits if ended.container_id not in known and (before or not ended.over)]
+    new = [ended for ended in now.exits if ended.container_id not in known and (before or not ended.over)]
+    found = [(ended.text, replace(ended.end, worker_id=now.name)) for ended in new]
     if now.trouble is not None and (
         before is None or before.trouble is None or before.trouble.kind != now.trouble.kind
     ):
-        texts.append(now.trouble.text)
-    return texts
+        found.append((now.trouble.text, WorkerEnd(How.NO_START)))
+    return found
 
 
 def _common(manifest: Manifest) -> dict[str, Any] | None:
@@ -144,7 +148,21 @@ def _exit(status: Mapping[str, Any], *, is_worker: bool, is_first: bool) -> Cont
         return None  # an init container that has done its work
     who = "worker" if is_worker else f"container {status.get('name')}"
     identity = ended.get("containerID") or f"{status.get('name')} {ended.get('finishedAt')}"
-    return ContainerExit(identity, f"{who} {_how(ended)}", over="running" in state)
+    return ContainerExit(identity, f"{who} {_how(ended)}", over="running" in state, end=_end(ended))
+
+
+def _end(ended: Mapping[str, Any]) -> WorkerEnd:
+    """Return how a container ended, as a value. Its message is the end of its output, where the template says so."""
+    reason, code, how = ended.get("reason") or "", ended.get("exitCode"), How.UNKNOWN
+    if reason == "OOMKilled":
+        how, code = How.MEMORY, None
+    elif reason in ("StartError", "ContainerCannotRun"):
+        how, code = How.NO_START, None
+    elif isinstance(code, int):
+        by_signal = 128 < code < 128 + signal.NSIG
+        how, code = (How.SIGNAL, code - 128) if by_signal else (How.EXIT, code)
+    lines = [clean(line) for line in (ended.get("message") or "").splitlines()]
+    return WorkerEnd(how, code, seconds=_seconds(ended), output=redaction.last_lines(lines, set()))
 
 
 def _how(ended: Mapping[str, Any]) -> str:
@@ -169,12 +187,17 @@ def _status(code: object) -> str:
 
 
 def _after(ended: Mapping[str, Any]) -> str:
+    seconds = _seconds(ended)
+    return "" if seconds is None else f" after {seconds:.0f} s"
+
+
+def _seconds(ended: Mapping[str, Any]) -> float | None:
     """Return for how long it ran; the cluster reports whole seconds."""
     try:
         began, over = (datetime.fromisoformat(ended[name]) for name in ("startedAt", "finishedAt"))
     except (KeyError, TypeError, ValueError):
-        return ""
-    return f" after {max(0, (over - began).total_seconds()):.0f} s" if began.year > 1 else ""
+        return None
+    return max(0.0, (over - began).total_seconds()) if began.year > 1 else None
 
 
 def _trouble(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Trouble | None:

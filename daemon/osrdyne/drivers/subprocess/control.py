@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from osrdyne.drivers.base import How, WorkerEnd
 from osrdyne_protocol import worker_environment
 
 #: Fields of /proc/PID/stat after the command's name: state, process group, session, start time (proc(5)).
@@ -112,22 +113,22 @@ def send_signal(pidfd: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(pidfd, number)
 
 
-def reap(pidfd: int) -> str:
-    """Collect an exited process and return how it ended, for a person.
+def reap(pidfd: int) -> tuple[str, WorkerEnd]:
+    """Collect an exited process and return how it ended, for a person and as a value.
 
     The status of a process that another daemon started went to the process that adopted it, and is not known here.
     """
     try:
         ended = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
-        return "ended (status unknown: a former daemon had started it)"
+        return "ended (status unknown: a former daemon had started it)", WorkerEnd(How.UNKNOWN)
     if ended is None:
-        return "ended"
+        return "ended", WorkerEnd(How.UNKNOWN)
     if ended.si_code == os.CLD_EXITED:
-        return f"exited with status {ended.si_status}"
+        return f"exited with status {ended.si_status}", WorkerEnd(How.EXIT, ended.si_status)
     name = signal.Signals(ended.si_status).name if ended.si_status in set(signal.Signals) else "signal"
     hint = ", perhaps by the kernel for want of memory" if ended.si_status == signal.SIGKILL else ""
-    return f"was killed by {name} ({ended.si_status}{hint})"
+    return f"was killed by {name} ({ended.si_status}{hint})", WorkerEnd(How.SIGNAL, ended.si_status)
 
 
 def find_worker(worker_id: str) -> Identity | None:

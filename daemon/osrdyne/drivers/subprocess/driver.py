@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
@@ -206,6 +206,7 @@ class SubprocessDriver:
         if self._watching.watch(name, record) or control.is_alive(record.identity):
             return record
         log.info("worker had ended while no daemon watched it", extra=_fields(record))
+        self._unread.tell(Change(record.key, None, self._end(name, record, WorkerEnd(How.UNKNOWN))))
         self._records.remove(record)
         _kill_left_over(record)
         return None
@@ -237,35 +238,47 @@ class SubprocessDriver:
 
     async def _report(self, ended: ProcessExit, former: asyncio.Task[None] | None) -> None:
         record = ended.record
-        if ended.killed or record.stopping_since is None:
+        requested = record.stopping_since is not None
+        if ended.killed or not requested:
             await self._launcher.until_written(ended.name)
+        end = self._end(ended.name, record, ended.end, seconds=control.clock() - record.started)
+        if requested:
+            end = dataclasses.replace(end, how=How.STOPPED, code=None, output=end.output if ended.killed else ())
         if former is not None:
             await asyncio.wait([former])
-        error = self._error(ended)
+        error = self._error(ended, end)
         log.log(
             logging.INFO if error is None else logging.WARNING,
             "worker ended",
             extra={**_fields(record), "how": ended.how, "error": error},
         )
+        self._unread.tell(Change(record.key, error, end))
         if ended.name in self._start_again:
             self._start_again.discard(ended.name)
             try:
                 await self._start(record.key)
             except DriverError as refusal:
-                error = str(refusal)
-        self._unread.tell(Change(record.key, error))
+                self._unread.tell(Change(record.key, str(refusal), WorkerEnd(How.NO_START)))
 
-    def _error(self, ended: ProcessExit) -> str | None:
+    def _end(self, name: str, record: ProcessRecord, end: WorkerEnd, *, seconds: float | None = None) -> WorkerEnd:
+        """Return the end of a worker with all that is known of it."""
+        return dataclasses.replace(
+            end,
+            worker_id=record.worker_id,
+            seconds=seconds,
+            output=self._launcher.last_lines(name),
+            log=self._launcher.log(name),
+        )
+
+    def _error(self, ended: ProcessExit, end: WorkerEnd) -> str | None:
         """Return what a person should know of an exit, None for a requested one."""
+        trace = f"see {end.log}" + (f": {end.output[-1]}" if end.output else "")
         if ended.killed:
             return (
                 f"worker did not end within {self._grace:g} s of SIGTERM and was killed; "
-                f"what it held goes back to its queue; {self._launcher.trace(ended.name)}"
+                f"what it held goes back to its queue; {trace}"
             )
-        if ended.record.stopping_since is not None:
-            return None
-        seconds = control.clock() - ended.record.started
-        return f"worker {ended.how} after {seconds:.1f} s; {self._launcher.trace(ended.name)}"
+        return None if end.how is How.STOPPED else f"worker {ended.how} after {end.seconds:.1f} s; {trace}"
 
     async def _tidy(self, running: dict[str, ProcessRecord]) -> None:
         now = control.clock()

@@ -97,15 +97,18 @@ class Launcher:
         finally:
             os.close(output)
 
-    def trace(self, name: str) -> str:
-        """Return where a group's log is and its last line, with the broker's password struck out."""
+    def log(self, name: str) -> str:
+        """Return where a group's log is."""
+        return str(self._logs.path(name))
+
+    def last_lines(self, name: str) -> tuple[str, ...]:
+        """Return what a group's last worker wrote last, with the broker's password struck out."""
         try:
             secrets = redaction.passwords(self._worker_amqp_uri())
         except (SettingsError, ValueError):
             # What cannot be struck out is not shown.
-            return f"see {self._logs.path(name)}"
-        line = self._logs.last_line(name, secrets)
-        return f"see {self._logs.path(name)}" + (f": {line}" if line else "")
+            return ()
+        return self._logs.last_lines(name, secrets)
 
     async def until_written(self, name: str) -> None:
         """Wait until all that an ended worker wrote is in its log; at most a second, as others may have its output."""

@@ -154,18 +154,16 @@ class Logs:
                     continue
             self._writers.discard(pid)
 
-    def last_line(self, name: str, secrets: set[str]) -> str:
-        """Return the last line that is not blank, as an error may show it; empty when there is none."""
+    def last_lines(self, name: str, secrets: set[str]) -> tuple[str, ...]:
+        """Return what the last worker of a group wrote last, as an error may show it."""
         try:
             with self.path(name).open("rb") as file:
                 start = file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
                 lines = file.read().decode("utf-8", errors="replace").splitlines()
         except OSError:
-            return ""
-        number = next((number for number in reversed(range(len(lines))) if lines[number].strip()), None)
-        if number is None or lines[number].startswith(_HEAD):
-            return ""
-        return redaction.shown(lines[number], secrets, without_begin=number == 0 and start > 0)
+            return ()
+        head = max((number for number, line in enumerate(lines) if line.startswith(_HEAD)), default=-1)
+        return redaction.last_lines(lines[head + 1 :], secrets, without_begin=head < 0 < start)
 
     def tidy(self, running: Mapping[str, Mapping[str, object]], keep: int) -> None:
         """Hold every log to its limit and the number of logs of groups that no longer run to `keep`.

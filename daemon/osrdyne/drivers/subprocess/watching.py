@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from osrdyne.drivers.base import WorkerEnd
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.records import ProcessRecord
 
@@ -26,6 +27,7 @@ class ProcessExit:
     name: str
     record: ProcessRecord
     how: str
+    end: WorkerEnd
     killed: bool
 
 
@@ -117,6 +119,6 @@ class ProcessWatch:
 
     def _exited(self, name: str) -> None:
         watch = self._watches[name]
-        how = control.reap(watch.pidfd)
+        how, end = control.reap(watch.pidfd)
         self.forget(name)
-        self._on_exit(ProcessExit(name, watch.record, how, watch.killed))
+        self._on_exit(ProcessExit(name, watch.record, how, end, watch.killed))

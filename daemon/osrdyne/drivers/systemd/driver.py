@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import builtins
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from osrdyne.drivers.base import Change, Group
+from osrdyne.drivers import redaction
+from osrdyne.drivers.base import Change, Group, How, WorkerEnd
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.systemd.environment import UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
@@ -219,7 +222,7 @@ class SystemdDriver:
             self._watching.hear(name, properties)
 
     def _on_job_failed(self, name: str, result: str) -> None:
-        self._on_event(name, UnitEvent(f"was not started: {JOB_FAILURES[result]}"))
+        self._on_event(name, UnitEvent(f"was not started: {JOB_FAILURES[result]}", how=How.NO_START))
 
     def _on_reloaded(self) -> None:
         self._spawn(self._look_at_template)
@@ -230,10 +233,12 @@ class SystemdDriver:
             return
         if event.gone and not event.failed:
             self._spawn(self._forget, record)
+        seconds = max(0.0, time.time() - event.began_at / 1e6) if event.began_at else None
+        end = WorkerEnd(event.how, event.code, record.worker_id, seconds)
         if event.error is None:
-            self._unread.tell(Change(record.key))
+            self._unread.tell(Change(record.key, None, end))
         else:
-            self._spawn(self._tell_error, record, event)
+            self._spawn(self._tell_error, record, event, end)
 
     async def _look_at_template(self) -> None:
         await self._learn_template()
@@ -241,12 +246,13 @@ class SystemdDriver:
             if record.template != self.template:
                 self._unread.tell(Change(record.key))
 
-    async def _tell_error(self, record: UnitRecord, event: UnitEvent) -> None:
+    async def _tell_error(self, record: UnitRecord, event: UnitEvent, end: WorkerEnd) -> None:
         unit = self._place.unit_of(record.name)
-        line = self._groups.shown(await self._journal.last_line(unit, event.began_at))
-        error = f"worker {event.error}; see {self._journal.hint(unit)}" + (f": {line}" if line else "")
+        output = self._groups.shown(await self._journal.last_lines(unit, event.began_at, redaction.MOST_LINES))
+        end = replace(end, output=output, log=self._journal.hint(unit))
+        error = f"worker {event.error}; see {end.log}" + (f": {output[-1]}" if output else "")
         log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
-        self._unread.tell(Change(record.key, error))
+        self._unread.tell(Change(record.key, error, end))
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
         async def guarded() -> None:

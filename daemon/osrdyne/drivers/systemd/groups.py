@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
 from osrdyne.drivers import redaction
@@ -97,12 +97,12 @@ class Groups:
             if not self._files.is_as(record, self._environment(record)):
                 self.write(record)
 
-    def shown(self, line: str) -> str:
-        """Return what a worker wrote as an error may show it; empty when the password cannot be struck out."""
+    def shown(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """Return a worker's last lines as an error may show them; none when the password cannot be struck out."""
         try:
-            return redaction.shown(line, redaction.passwords(self._worker_amqp_uri()))
+            return redaction.last_lines(lines, redaction.passwords(self._worker_amqp_uri()))
         except (SettingsError, ValueError):
-            return ""
+            return ()
 
     def _environment(self, record: UnitRecord) -> dict[str, str]:
         try:

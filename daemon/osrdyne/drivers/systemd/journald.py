@@ -1,4 +1,4 @@
-"""A worker's output in the journal: the command that shows it, and its last line for an error.
+"""A worker's output in the journal: the command that shows it, and its last lines for an error.
 
 Read only; where the journal cannot be read, a person can still run the command.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterable
 
 from osrdyne.drivers.systemd.template import ManagerKind
 
@@ -33,26 +32,26 @@ class JournaldReader:
         """Return the command that shows a person what a unit's workers wrote."""
         return f"journalctl {'--user ' if self._manager == 'user' else ''}-u {unit}"
 
-    async def last_line(self, unit: str, began_at: int) -> str:
-        """Return the last line that a unit's worker wrote; empty when there is none to see.
+    async def last_lines(self, unit: str, began_at: int, most: int) -> list[str]:
+        """Return the last lines that a unit's worker wrote, at most so many; none when there are none to see.
 
         `began_at` is when its run began, in microseconds since 1970. systemd's own words about the unit do not count.
         """
         async with self._slots:
             for _ in range(_TRIES):
-                found = await asyncio.to_thread(self._look, unit, began_at)
+                found = await asyncio.to_thread(self._look, unit, began_at, most)
                 if found is None:
-                    return ""
-                if line := _last(found.splitlines()):
-                    return line
+                    return []
+                if found.strip():
+                    return found.splitlines()
                 await asyncio.sleep(_PAUSE_SECONDS)
-        return ""
+        return []
 
-    def _look(self, unit: str, began_at: int) -> str | None:
+    def _look(self, unit: str, began_at: int, most: int) -> str | None:
         # Do not select by the id of the run: the journal has no id for a process that ended within a moment.
         field = "_SYSTEMD_USER_UNIT" if self._manager == "user" else "_SYSTEMD_UNIT"
         since = f"--since=@{began_at // 1_000_000}.{began_at % 1_000_000:06}"
-        options = ("--quiet", "--no-pager", "--output=cat", "--lines=1", since, f"{field}={unit}")
+        options = ("--quiet", "--no-pager", "--output=cat", f"--lines={most}", since, f"{field}={unit}")
         try:
             done = subprocess.run(
                 [*self._command, *options],
@@ -65,7 +64,3 @@ class JournaldReader:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return None if done.returncode else done.stdout.decode("utf-8", errors="replace")
-
-
-def _last(lines: Iterable[str]) -> str:
-    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "")

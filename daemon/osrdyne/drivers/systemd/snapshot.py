@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.base import GroupState, How
 
 #: Sub-states in which a unit waits until systemd starts it again. It passes through the first two, and shows as failed
 #: or inactive there (since systemd 254).
@@ -41,6 +41,9 @@ _RESULTS = {
     "exec-condition": "was not started, because of the unit's ExecCondition=",
     "protocol": "did not report ready as the unit's Type= demands",
 }
+
+#: Results after which there was no worker.
+_NO_START = frozenset({"start-limit-hit", "resources", "exec-condition"})
 
 #: Results of a job that leave a unit as it was, so that no other signal reports them (org.freedesktop.systemd1(5)).
 JOB_FAILURES: Mapping[str, str] = {
@@ -137,6 +140,9 @@ class UnitEvent:
     gone: bool = False
     #: systemd shows it as failed, and a person may want to see that.
     failed: bool = False
+    #: How its worker ended, with the exit status or the number of the signal.
+    how: How = How.UNKNOWN
+    code: int | None = None
 
 
 def event(before: Snapshot, after: Snapshot, *, asked: bool) -> UnitEvent | None:
@@ -148,14 +154,14 @@ def event(before: Snapshot, after: Snapshot, *, asked: bool) -> UnitEvent | None
     if asked:
         killed = after.gone and after.result == "timeout"
         error = "did not end within the unit's TimeoutStopSec= of being asked to and was killed" if killed else None
-        return UnitEvent(error, before.began_at, after.gone) if ended or after.gone else None
+        return UnitEvent(error, before.began_at, after.gone, how=How.STOPPED) if ended or after.gone else None
     if after.gone and not ended and not after.condition and after.checked_at != before.checked_at:
-        return UnitEvent("was not started: a Condition...= of the unit does not hold", gone=True)
+        return UnitEvent("was not started: a Condition...= of the unit does not hold", gone=True, how=How.NO_START)
     if not ended and not gone:
         return None
     began_at = (before if before.runs else after).began_at
     failed = after.gone and after.active == "failed"
-    return UnitEvent(f"{_how(before, after)}; {_next(after)}", began_at, after.gone, failed)
+    return UnitEvent(f"{_how(before, after)}; {_next(after)}", began_at, after.gone, failed, *_end(before, after))
 
 
 def _ended(before: Snapshot, after: Snapshot) -> bool:
@@ -179,6 +185,21 @@ def _how(before: Snapshot, after: Snapshot) -> str:
         core = " and left a core dump" if after.exit_code == _DUMPED else ""
         return f"was killed by {_signal_name(after.exit_status)}{core}"
     return f"ended ({after.result})"
+
+
+def _end(before: Snapshot, after: Snapshot) -> tuple[How, int | None]:
+    """Return how a worker ended, as values; as `_how`."""
+    if before.told_to_stop and (after.runs or after.result == "success"):
+        return How.STOPPED, None
+    if after.runs:
+        return How.UNKNOWN, None
+    if after.result == "oom-kill":
+        return How.MEMORY, None
+    if after.result in _NO_START or (after.exit_code == _EXITED and after.exit_status in _STEPS):
+        return How.NO_START, None
+    if after.exit_code == _EXITED:
+        return How.EXIT, after.exit_status
+    return (How.SIGNAL, after.exit_status) if after.exit_code in (_KILLED, _DUMPED) else (How.UNKNOWN, None)
 
 
 def _next(after: Snapshot) -> str:

@@ -73,6 +73,36 @@ def test_two_keys_never_look_the_same(one: str, other: str) -> None:
     assert shown(one).isprintable()
 
 
+END: dict[str, Any] = {
+    "key": "42",
+    "event": "worker-ended",
+    "how": "exit 1",
+    "reason": "worker exited with status 1",
+    "worker": "core-42-1",
+    "ran_seconds": 0.2,
+    "started": False,
+    "held": 0,
+    "output": ["Traceback", "FileNotFoundError: data/XX.json"],
+    "log": "/logs/42.log",
+    "ago": 63.0,
+}
+
+
+@pytest.mark.parametrize("keys", [[KEY], []])
+def test_a_key_that_was_asked_for_shows_how_its_workers_ended_also_when_it_has_gone(
+    keys: list[dict[str, Any]],
+) -> None:
+    lines = text({**DOCUMENT, "keys": keys, "ends": [END]}, "42").splitlines()
+
+    assert lines[-3:] == [
+        "1m03s ago, worker-ended, exit 1, ran 0s, before started: worker exited with status 1",
+        "    Traceback",
+        "    FileNotFoundError: data/XX.json",
+    ]
+    assert ("it was not called lately" in " ".join(lines)) is False
+    assert "Traceback" not in text({**DOCUMENT, "keys": keys, "ends": [END]})
+
+
 def test_the_table_shows_all_that_is_known_of_a_key() -> None:
     lines = text(DOCUMENT).splitlines()
 

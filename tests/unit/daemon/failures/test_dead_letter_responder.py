@@ -13,13 +13,16 @@ import pytest
 from prometheus_client import generate_latest
 
 from osrdyne.broker.publisher import MessageRefused
+from osrdyne.drivers.base import How, WorkerEnd
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.metrics import Metrics
+from osrdyne.state.delivery_history import PastDelivery
+from osrdyne.state.worker_ends import EndFact
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
-from osrdyne_protocol import headers, statuses
+from osrdyne_protocol import events, headers, statuses
 from osrdyne_runtime.console.log_format import Repeats
 from tests.unit.stand_ins import (
     A_CALLER,
@@ -44,7 +47,7 @@ BACK = (NAMES.dead_letter_exchange, "42")
 class Responder:
     """A responder on stand-ins."""
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, *, worker_reasons: bool = True) -> None:
         self.publisher = StandInPublisher()
         self.settled = Settled()
         self.acked = self.settled.tags
@@ -62,6 +65,7 @@ class Responder:
             tasks=tasks,
             prefetch=8,
             message_ttl=60.0,
+            worker_reasons=worker_reasons,
         )
         self.delivered = 0
 
@@ -81,9 +85,9 @@ class Responder:
 
 
 @asynccontextmanager
-async def responding() -> AsyncIterator[Responder]:
+async def responding(**settings: bool) -> AsyncIterator[Responder]:
     async with asyncio.TaskGroup() as tasks:
-        yield Responder(tasks)
+        yield Responder(tasks, **settings)
         for task in list(tasks._tasks):
             task.cancel()
 
@@ -108,6 +112,55 @@ async def test_what_workers_failed_on_is_answered_first_and_then_kept() -> None:
         await until(lambda: one.acked == [1])
         assert [sent.routing_key for sent in one.publisher.sent] == [A_CALLER, NAMES.poison_queue]
         assert one.sent(POISON)[0].body == b"body"
+
+
+def ended(one: Responder, ago: float, how: How = How.EXIT) -> None:
+    reason = "worker exited with status 1: no such file"
+    at, failed = one.state.clock() - ago, how is not How.STOPPED
+    one.state.ends.note(EndFact("42", WorkerEnd(how, 1), reason, False, 0, at, 0, failed))
+
+
+@pytest.mark.parametrize("status", ["expired", "delivery_limit"])
+async def test_a_caller_reads_how_workers_failed_while_its_request_waited(status: str) -> None:
+    async with responding() as one:
+        ended(one, ago=3.0)
+        seen = {headers.X_FIRST_SEEN: events.wall_ms() - 5_000}
+        one.letter(status, more=seen)
+        await until(lambda: one.acked == [1])
+        text = one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
+        assert text.endswith("; the last one failed: worker exited with status 1: no such file")
+        for kept in one.sent(POISON):
+            assert kept.properties.headers[headers.X_POISON_DETAIL] == text
+
+
+async def test_a_caller_may_be_spared_how_workers_failed_and_the_inventory_has_it() -> None:
+    async with responding(worker_reasons=False) as one:
+        ended(one, ago=3.0)
+        one.letter("delivery_limit", more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
+        await until(lambda: one.acked == [1])
+        text = one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
+        assert text == "workers took the request and failed, too often"
+        assert "no such file" in one.sent(POISON)[0].properties.headers[headers.X_POISON_DETAIL]
+
+
+@pytest.mark.parametrize(
+    ("status", "ago", "how"), [("expired", 9.0, How.EXIT), ("expired", 3.0, How.STOPPED), ("maxlen", 3.0, How.EXIT)]
+)
+async def test_what_did_not_end_the_request_is_not_its_reason(status: str, ago: float, how: How) -> None:
+    async with responding() as one:
+        ended(one, ago=ago, how=how)
+        one.letter(status, more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
+        await until(lambda: one.acked == [1])
+        assert "no such file" not in one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
+
+
+async def test_a_request_that_was_handed_out_has_the_failures_since_then() -> None:
+    async with responding() as one:
+        ended(one, ago=3.0)
+        one.state.activity.delivery_history.add("42", "7", PastDelivery("w", events.wall_ms() - 1_000))
+        one.letter("delivery_limit", more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
+        await until(lambda: one.acked == [1])
+        assert "no such file" not in one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
 
 
 async def test_a_reply_that_is_returned_is_final() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
 
-from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.base.changes import ChangeReader
+from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_loop
 from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.settings.daemon import LimitSettings
+from osrdyne.state.delivery_history import PastDelivery
 from osrdyne.state.pool import PoolState
 from osrdyne.state.values import KeyActivity, Phase, QueueState, QueueTotals
 from tests.unit.stand_ins import StandInDriver, StandInLifecycle, refuse, running, state_of, until
@@ -210,6 +213,136 @@ async def test_a_worker_that_its_engine_brings_back_makes_up_for_its_failure_onc
             # Then its error is over soon, and failures do not add up
             await until(lambda: loop.state.groups.attempts["42"].error is None, within=2.0)
         assert loop.driver.starts("42") == 1
+
+
+async def test_the_end_of_a_worker_is_kept_and_sent_with_what_is_known_of_it() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        await asyncio.sleep(1.0)
+        end = WorkerEnd(How.EXIT, 1, "w", 1.0, ("no such file",), "see /log")
+        loop.driver.crash("42", "worker exited with status 1\nafter 1.0 s", end)
+        await until(lambda: loop.lifecycle.ends, within=0.5)
+
+        (fact,) = loop.state.ends.of("42")
+        assert (fact.end, fact.started, fact.held) == (end, False, 0)
+        assert fact.reason == "worker exited with status 1 after 1.0 s"
+        (sent,) = loop.lifecycle.ends
+        assert (sent["event"], sent["outcome"], sent["x-reason"]) == ("worker-ended", "exit 1", fact.reason)
+        # It outlives its key
+        loop.forget("42", Phase.GONE)
+        await until(lambda: "42" not in loop.state.groups.attempts)
+        assert loop.state.ends.of("42") == (fact,)
+
+
+async def test_a_worker_whose_word_comes_after_the_news_of_its_end_had_started_and_held_its_request() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1))
+        await asyncio.sleep(0.1)
+        loop.state.activity.note("42", "started", loop.state.clock(), "w")
+        loop.state.activity.delivery_history.add("42", "r", PastDelivery("w", 0))
+        await until(lambda: loop.state.ends.of("42"))
+        (fact,) = loop.state.ends.of("42")
+        assert (fact.started, fact.held) == (True, 1)
+
+
+@pytest.mark.parametrize("how", ["exits", "refused"])
+async def test_starts_that_end_before_started_refuse_requests_between_tries_until_one_works(how: str) -> None:
+    loop = Loop()
+    state = loop.state
+
+    def refused() -> bool:
+        return state.groups.refused_until("42", state.clock()) is not None
+
+    def fail(what: str, key: str) -> None:
+        if what == "start" and how == "refused":
+            raise DriverError("no image")
+        if what == "start":
+            end = WorkerEnd(How.EXIT, 1, "w", 0.1)
+            asyncio.get_running_loop().call_later(0.1, loop.driver.crash, key, "exit 1", end)
+
+    loop.driver.on = fail
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.driver.starts("42") == 3, within=5.0)
+        assert not refused() or how == "refused"
+        await until(refused, within=1.0)
+        # A try is under way
+        await until(lambda: loop.driver.starts("42") == 4, within=5.0)
+        assert not refused() or how == "refused"
+        await until(refused, within=1.0)
+        # And then one works
+        loop.driver.on = lambda what, key: None
+        await until(lambda: loop.driver.starts("42") == 5, within=10.0)
+        state.activity.note("42", "started", state.clock(), "w")
+        state.activity.changes.add("42")
+        await until(lambda: state.groups.attempt("42").unstarted == 0, within=0.5)
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 5.0))
+        await asyncio.sleep(0.4)
+        assert not refused()
+
+
+async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_says_so() -> None:
+    loop = Loop()
+    state = loop.state
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.STARTING, workers=0)
+        for _ in range(3):
+            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
+            await asyncio.sleep(1.0)
+        assert state.groups.refused_until("42", state.clock()) == math.inf
+        with ChangeReader().following(state.groups.changes) as changed:
+            state.activity.note("42", "started", state.clock(), "w")
+            state.activity.changes.add("42")
+            assert await changed.take(1.0) == ["42"]
+        assert state.groups.refused_until("42", state.clock()) is None
+
+
+async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        for number in range(6):
+            await until(loop.runs("42"), within=60.0)
+            loop.state.activity.note("42", "started", loop.state.clock(), f"w{number}")
+            loop.state.activity.changes.add("42")
+            await asyncio.sleep(0.1)
+            loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, f"w{number}", 0.1))
+            await asyncio.sleep(0.3)
+            assert loop.state.groups.attempt("42").unstarted == 0
+            assert loop.state.groups.refused_until("42", loop.state.clock()) is None
+
+
+async def test_a_stop_is_an_end_with_its_reason() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.forget("42", Phase.DRAINED)
+        await until(lambda: loop.state.ends.of("42"), within=5.0)
+        (fact,) = loop.state.ends.of("42")
+        assert (fact.end.how, fact.reason, fact.failed) == (How.STOPPED, "stopped: idle", False)
+
+
+async def test_a_refused_start_is_a_fact_too() -> None:
+    loop = Loop()
+    loop.driver.on = refuse(("start", "42"), error=DriverError("the image is missing"))
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.lifecycle.ends, within=0.5)
+        assert loop.lifecycle.ends[0] == {
+            "event": "start-failed",
+            "outcome": "no-start",
+            "x-reason": "the image is missing",
+            "x-started": 0,
+            "x-held": 0,
+        }
 
 
 async def test_a_key_that_never_failed_is_started_before_those_that_keep_failing() -> None:

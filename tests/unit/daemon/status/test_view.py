@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.base import Group, GroupState
+from osrdyne.drivers.base import Group, GroupState, How, WorkerEnd
 from osrdyne.state.pool import PoolState
 from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState, QueueTotals
+from osrdyne.state.worker_ends import EndFact
 from osrdyne.status import view as status_view
 from osrdyne_pool.broker.lost import Evidence
 from osrdyne_pool.settings import PoolSettings
@@ -284,3 +285,31 @@ def test_a_daemon_that_leads_is_not_ready_in_an_alarm_and_one_that_stands_by_is(
     assert status_view.not_ready(state, "standby", None) is None
     state.counts.alarm = None
     assert status_view.not_ready(state, "leading", None) is None
+
+
+def test_ends_of_workers_are_shown_whether_or_not_their_key_has_anything(state: PoolState) -> None:
+    end = WorkerEnd(How.SIGNAL, 9, "w", 2.0, ("killed",), "/log")
+    state.ends.note(EndFact("42", end, "worker was killed", True, 2, at=90.0, time_ms=0))
+
+    def ends(phase: str) -> Any:
+        found = status_view.document(
+            state, instance="prod", phase=phase, detail=None, late=LATE, driver="noop", owns_workers=True
+        )
+        return json.loads(json.dumps(found["ends"]))
+
+    assert ends("standby") == []
+    assert ends("leading") == [
+        {
+            "key": "42",
+            "event": "worker-ended",
+            "how": "signal 9",
+            "reason": "worker was killed",
+            "worker": "w",
+            "ran_seconds": 2.0,
+            "started": True,
+            "held": 2,
+            "output": ["killed"],
+            "log": "/log",
+            "ago": 10.0,
+        }
+    ]
