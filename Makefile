@@ -44,7 +44,7 @@ test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd
 test-machines: setup ## Run the two commands of the README on bare machines, Debian 12 and 13; before every release
 	@$(BIN)/python tools/machines.py $(ARGS)
 
-test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline
+test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline, release
 	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all $*
 
 engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour

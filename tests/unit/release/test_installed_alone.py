@@ -1,7 +1,7 @@
 """Each package works where it is installed alone, and brings its own commands and no others.
 
 Its wheel and those of our packages that it needs are built from here, and what others made is linked: all that the
-wheels ask for, and no more. So nothing of the network is needed.
+wheels ask for, and no more. tests/release does the same from an index, with what the registries give.
 """
 
 from __future__ import annotations
