@@ -8,7 +8,7 @@ FIRST ?=
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all test-machines engines pipeline-demo picture check format lock simulate simulate-jobs \
+.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all test-machines engines pipeline-demo picture check format lock release simulate simulate-jobs \
 	simulate-relay bench faults faults-jobs clean purge
 
 help: ## Show this list
@@ -85,6 +85,9 @@ lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--custom-compile-command "make lock" requirements.in --output-file requirements.lock
 	@git --no-pager diff --stat -- requirements.lock
+
+release: setup ## Make all files of a release in dist: make release VERSION=1.2.3; nothing is uploaded, see docs/releasing.md
+	@$(BIN)/python tools/release.py "$(VERSION)"
 
 purge: ## Show what these targets made on this machine, and with CONFIRM=yes stop and remove it
 	@$(PYTHON) tools/purge.py --confirm=$(CONFIRM)

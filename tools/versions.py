@@ -22,7 +22,7 @@ _BEFORE = (
     r"\bosrdyne(?:-airports)?:",  # a tag of an image
 )
 #: Texts about versions of the past, which stay.
-_PAST = ("CHANGELOG.md", "docs/decisions/", "requirements.lock", "lab/", "tests/")
+_PAST = ("CHANGELOG.md", "docs/releases.md", "docs/decisions/", "requirements.lock", "lab/", "tests/")
 
 
 def current(root: Path = steps.ROOT) -> str:
