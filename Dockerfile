@@ -17,7 +17,7 @@ COPY packages packages
 COPY daemon daemon
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
     --constraint requirements.lock --build-constraint requirements.lock ./packages/protocol ./packages/runtime ./packages/command ./packages/pool ./packages/calls ./packages/amqp ./packages/client ./packages/worker \
-    ./daemon './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]' \
+    './daemon[docker,kubernetes,status,systemd]' './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]' \
     && rm -f /opt/osrdyne/.lock
 
 FROM ${BASE}

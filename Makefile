@@ -8,7 +8,7 @@ FIRST ?=
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all test-machines engines pipeline-demo picture check format lock simulate simulate-jobs \
+.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all test-machines engines pipeline-demo picture check format lock release simulate simulate-jobs \
 	simulate-relay bench faults faults-jobs clean purge
 
 help: ## Show this list
@@ -44,7 +44,7 @@ test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd
 test-machines: setup ## Run the two commands of the README on bare machines, Debian 12 and 13; before every release
 	@$(BIN)/python tools/machines.py $(ARGS)
 
-test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline
+test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline, release
 	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all $*
 
 engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour
@@ -85,6 +85,9 @@ lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--custom-compile-command "make lock" requirements.in --output-file requirements.lock
 	@git --no-pager diff --stat -- requirements.lock
+
+release: setup ## Make all files of a release in dist: make release VERSION=1.2.3; nothing is uploaded, see docs/releasing.md
+	@$(BIN)/python tools/release.py "$(VERSION)"
 
 purge: ## Show what these targets made on this machine, and with CONFIRM=yes stop and remove it
 	@$(PYTHON) tools/purge.py --confirm=$(CONFIRM)

@@ -48,6 +48,7 @@ PLANS = {
     "jobs": Plan(2, 0.8, 0.5),
     "relay": Plan(2, 0.6, 0.5),
     "bus": Plan(2, 0.6, 0.5),
+    "release": Plan(2, 1.0, 1.0),
 }
 #: A tier that is not named above: after those, alone in its process.
 OTHER = Plan(1, 1.0, 1.0)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from osrdyne.daemon import Daemon
 from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.settings.file import SettingsFile, changes
-from osrdyne.status import server as status_server
 from osrdyne_runtime import program
+from osrdyne_runtime.console.imports import NotInstalled, extra
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,22 @@ class Process:
     """One process of one pool's daemon."""
 
     def __init__(self, file: SettingsFile) -> None:
-        """Raises `SettingsError`, `ManagementError` and InvalidUri for invalid settings."""
+        """Raises `SettingsError`, `ManagementError` and InvalidUri for invalid settings.
+
+        NotInstalled: the settings say where the status is served, and what serves it is an extra.
+        """
         self._file = file
         self._metrics = Metrics()
         self._daemon = Daemon(file.settings, self._metrics)
+        try:
+            with extra("osrdyne[status]"):
+                from osrdyne.status import server
+        except NotInstalled as error:
+            if "status" in file.settings.model_fields_set:
+                raise
+            self._serve, self._why = None, str(error)
+        else:
+            self._serve, self._why = server.serve, ""
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT; workers keep running. Raises the driver's errors for a wrong template."""
@@ -40,9 +52,8 @@ class Process:
         program.on_stop_signal(stop.set)
         self._daemon.open()
         try:
-            status = self._daemon.settings.status
             async with (
-                status_server.serve(status, self._metrics, document=self._document, not_ready=self._not_ready),
+                self._served(),
                 _task(stop.wait(), "signal") as stopping,
             ):
                 while not stopping.done():
@@ -50,6 +61,13 @@ class Process:
                 log.info("stopping; workers go on")
         finally:
             await self._daemon.close()
+
+    def _served(self) -> AbstractAsyncContextManager[object]:
+        if self._serve is None:
+            log.warning("the status is not served", extra={"reason": self._why})
+            return nullcontext()
+        status = self._daemon.settings.status
+        return self._serve(status, self._metrics, document=self._document, not_ready=self._not_ready)
 
     async def _act(self, stopping: asyncio.Task[Any]) -> None:
         """Act until a signal, or until the next daemon has replaced this one."""

@@ -52,7 +52,7 @@ FAILURES = (
     *(OSError, CalledProcessError),
 )
 BROKER_TIERS = frozenset(
-    {"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay", "bus"}
+    {"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay", "bus", "release"}
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pika import spec
 from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.adapters.utils.connection_workflow import AMQPConnectionWorkflow
 from pika.adapters.utils.io_services_utils import _AsyncTransportBase
 from pika.channel import Channel as PikaChannel
 from pika.connection import URLParameters
@@ -727,6 +728,8 @@ def test_pika_has_the_private_names_that_we_use() -> None:
         assert f"self.{name}" in source(PikaChannel), name
     for name in PIKA_PRIVATE["transport"]:
         assert hasattr(_AsyncTransportBase, name) or f"self.{name}" in source(_AsyncTransportBase), name
+    for name in PIKA_PRIVATE["workflow"]:
+        assert f"self.{name}" in source(AMQPConnectionWorkflow), name
     for name, member in vars(Wire).items():
         if (
             name.startswith("_")

@@ -86,7 +86,13 @@ class Shell:
 
 
 @pytest.fixture
-def shell(vhost: Vhost, tmp_path: Path) -> Iterator[Shell]:
+def programs() -> Path:
+    """Where the shell finds what the page installs."""
+    return Path(sys.executable).parent
+
+
+@pytest.fixture
+def shell(vhost: Vhost, tmp_path: Path, programs: Path) -> Iterator[Shell]:
     """A copy of the example, and a user of the broker as the page makes it."""
     user, password = f"quickstart-{secrets.token_hex(4)}", secrets.token_hex(8)
     management = vhost.broker.management
@@ -101,7 +107,7 @@ def shell(vhost: Vhost, tmp_path: Path) -> Iterator[Shell]:
         (tmp_path / name).write_text((EXAMPLE / name).read_text())
     with (tmp_path / "settings.toml").open("a") as settings:
         settings.write("\n[status]\nport = 0\n")  # other daemons of this machine may have the port of the page
-    shell = Shell(tmp_path, {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
+    shell = Shell(tmp_path, {"PATH": f"{programs}:{os.environ['PATH']}"})
     for line in commands():
         if line.startswith("export "):
             line = line.replace("osrdyne:PASSWORD", f"{user}:{password}")

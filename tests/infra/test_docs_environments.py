@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import steps
+import versions
 from testbed.broker import Broker
 from testbed.kubernetes.cluster import Cluster
 from testbed.pulumi.stack import Project
@@ -171,8 +172,8 @@ def test_the_page_leads_from_nothing_to_a_pool_on_a_cluster_and_back(
             text = text.replace(old, new)
         file.write_text(text)
     images = {
-        "registry.example/osrdyne:0.1.0": DAEMON.name,
-        "registry.example/osrdyne-airports:0.1.0": AIRPORTS.name,
+        f"registry.example/osrdyne:{versions.current()}": DAEMON.name,
+        f"registry.example/osrdyne-airports:{versions.current()}": AIRPORTS.name,
         # What a test made of it is the broker's password here.
         'secrets.token_hex(16), end=""': 'open("admin.password").read(), end=""',
     }

@@ -6,21 +6,15 @@ Credentials are in separate files that it names, or in the environment. Duration
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
-from pydantic_settings import SettingsError as UnreadableVariable
 
-from osrdyne.base.credentials import ENVIRONMENT_PREFIX
 from osrdyne.drivers import registry
+from osrdyne.settings import environment
 from osrdyne_pool import settings_file
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
@@ -99,12 +93,8 @@ class StatusSettings(StrictModel):
     names: tuple[str, ...] = ()
 
 
-class DaemonSettings(BaseSettings):
+class DaemonSettings(StrictModel):
     """All settings of one daemon."""
-
-    model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__"
-    )
 
     pool: Annotated[Any, BeforeValidator(_pool)]
     broker: BrokerSettings
@@ -112,18 +102,6 @@ class DaemonSettings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     intervals: IntervalSettings = IntervalSettings()
     status: StatusSettings = StatusSettings()
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Give the environment precedence over the file."""
-        return env_settings, init_settings
 
 
 def load(path: Path) -> DaemonSettings:
@@ -133,18 +111,15 @@ def load(path: Path) -> DaemonSettings:
     for name in sorted(values.keys() - tables):
         raise SettingsError(f"{path}: {name}", f"is not a setting; there are the tables {', '.join(tables)}")
     try:
-        _choose_forms(EnvSettingsSource(DaemonSettings)(), values, path)
-        return DaemonSettings(**values)
-    except UnreadableVariable as error:
-        raise SettingsError("environment", f"{error}; a table in a variable is JSON") from None
-    except RecursionError:
-        raise SettingsError("environment", "a variable with a table is nested too deeply") from None
+        given = environment.read(os.environ, tables)
+        _choose_forms(given, values, path)
+        return DaemonSettings.model_validate(environment.merged(values, given))
     except ValidationError as error:
         found = first_problem(error, words=_words)
         raise SettingsError(f"{path}: {found.path or 'settings'}", found.problem) from None
 
 
-def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:
+def _choose_forms(given: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:
     """Give an address in the environment, in either form, precedence over one in the file, in either form.
 
     Both forms in one place are an error: it would be unclear which counts.
@@ -153,7 +128,7 @@ def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: 
         forms = (name, f"{name}_file")
         chosen, rest = (
             [form for form in forms if isinstance(source.get(table), dict) and form in source[table]]
-            for source in (environment, values)
+            for source in (given, values)
         )
         for where, found in (("the environment", chosen), (str(path), rest)):
             if len(found) > 1:

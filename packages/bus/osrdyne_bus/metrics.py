@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from osrdyne_bus.aio import AsyncBus
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne-bus[metrics]"):
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
 
 
 class BusMetrics(Collector):

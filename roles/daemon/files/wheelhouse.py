@@ -40,7 +40,7 @@ OURS = (
     "packages/relay",
 )
 #: What a machine installs; in brackets, the extra that it needs.
-INSTALLED = ("osrdyne", "osrdyne-jobs[postgresql]", "osrdyne-relay[driver,node,s3]")
+INSTALLED = ("osrdyne[docker,kubernetes,status,systemd]", "osrdyne-jobs[postgresql]", "osrdyne-relay[driver,node,s3]")
 ARCHIVE = "wheels.tar"
 
 

@@ -173,3 +173,42 @@ def test_a_credential_in_the_environment_wins_over_a_file_that_the_settings_name
     uri = 'amqp_uri = "amqp://daemon:verysecret@localhost:5672/pool"'
     found = loaded(tmp_path, GOOD.replace(uri, 'amqp_uri_file = "/absent"')).broker
     assert "elsewhere" in secret(found.amqp_uri, found.amqp_uri_file, "broker.amqp_uri")
+
+
+def test_a_variable_may_hold_a_table_or_a_list_as_json_and_another_one_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSRDYNE_DAEMON_STATUS", '{"port": 1, "host": "::1"}')
+    monkeypatch.setenv("OSRDYNE_DAEMON_STATUS__PORT", "2")
+    monkeypatch.setenv("OSRDYNE_DAEMON_STATUS__NAMES", '["a.example"]')
+    monkeypatch.setenv("osrdyne_daemon_pool__unbind_delay", "PT1M")
+    monkeypatch.setenv("OSRDYNE_DAEMON_OTHER__PORT", "3")
+    found = loaded(tmp_path, GOOD)
+    assert (found.status.host, found.status.port, found.status.names) == ("::1", 2, ("a.example",))
+    assert found.pool.unbind_delay == 60.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("STATUS", "[::1]:80", "status: is not a table of host, port, names"),
+        ("STATUS__NAMES", "a.example", "status.names: is not a list"),
+        ("INTERVALS", '{"debounse": 1}', "intervals.debounse: is not a setting"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_an_error_that_names_the_setting(
+    name: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"OSRDYNE_DAEMON_{name}", text)
+    assert said in problem(tmp_path, GOOD)
+
+
+def test_a_variable_within_one_that_is_not_a_table_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSRDYNE_DAEMON_STATUS", "none")
+    monkeypatch.setenv("OSRDYNE_DAEMON_STATUS__PORT", "2")
+    with pytest.raises(
+        SettingsError, match=r"OSRDYNE_DAEMON_STATUS__PORT: is within a setting that another variable says"
+    ):
+        loaded(tmp_path, GOOD)

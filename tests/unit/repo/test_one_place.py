@@ -31,7 +31,6 @@ PLACES: dict[str, tuple[str, str, dict[str, str]]] = {
         r'extra="forbid"',
         "packages/runtime/osrdyne_runtime/settings/model.py",
         {
-            "daemon/osrdyne/settings/daemon.py": "the root, which pydantic-settings reads from the environment, too",
             "packages/jobs/osrdyne_jobs/http/models.py": "the body of a request",
         },
     ),

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import steps
 import tiers
@@ -191,10 +192,11 @@ def test_the_readmes_quickstart_has_the_commands_of_the_page() -> None:
 
 def test_the_quickstart_installs_every_package_that_its_programs_need() -> None:
     (installed,) = [rest[1:] for page, rest in words("pip") if page == "docs/start/quickstart.md"]
-    projects = [tomllib.loads(Path(steps.ROOT, path, "pyproject.toml").read_text())["project"] for path in installed]
+    paths = [path.partition("[")[0] for path in installed]
+    projects = [tomllib.loads(Path(steps.ROOT, path, "pyproject.toml").read_text())["project"] for path in paths]
     names = {project["name"] for project in projects}
     needed = {
-        one.partition("[")[0] for project in projects for one in project["dependencies"] if one.startswith("osrdyne")
+        Requirement(one).name for project in projects for one in project["dependencies"] if one.startswith("osrdyne")
     }
 
     assert needed | {"osrdyne", "osrdyne-worker"} <= names

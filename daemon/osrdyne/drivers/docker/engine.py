@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import docker  # type: ignore[import-untyped]
-import docker.errors  # type: ignore[import-untyped]
-import docker.utils  # type: ignore[import-untyped]
-import requests.adapters
-
 from osrdyne.drivers.docker.following import Event, Stream
 from osrdyne.errors import DriverError
 from osrdyne_protocol import foreign_json
 from osrdyne_runtime import certificate_faults
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne[docker]"):
+    import docker  # type: ignore[import-untyped]
+    import docker.errors  # type: ignore[import-untyped]
+    import docker.utils  # type: ignore[import-untyped]
+    import requests.adapters
 
 Found = TypeVar("Found")
 

@@ -14,11 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.client.exceptions import ApiException
-
 from osrdyne.drivers.kubernetes.manifests import MANAGER
 from osrdyne.drivers.kubernetes.refusals import ApiRefused, clean, refusal
 from osrdyne.drivers.kubernetes.template import Manifest
@@ -27,6 +22,13 @@ from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 from osrdyne_runtime import certificate_faults
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne[kubernetes]"):
+    import aiohttp
+    from kubernetes.aio import config
+    from kubernetes.aio.client import ApiClient, Configuration
+    from kubernetes.aio.client.exceptions import ApiException
 
 #: Where a pod finds the namespace of its own service account.
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import yaml  # type: ignore[import-untyped]
-
 from osrdyne_pool import images
 from osrdyne_protocol import worker_environment
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne[kubernetes]"):
+    import yaml  # type: ignore[import-untyped]
 
 Manifest = dict[str, Any]
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dbus_fast import DBusFastError, Message, MessageType
-from dbus_fast.aio import MessageBus
-from dbus_fast.unpack import unpack_variants
-
 from osrdyne.errors import DriverError
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne[systemd]"):
+    from dbus_fast import DBusFastError, Message, MessageType
+    from dbus_fast.aio import MessageBus
+    from dbus_fast.unpack import unpack_variants
 
 #: Longest wait for one answer, and for a connection, in seconds. As long as sd-bus(3) waits by default: a machine that
 #: starts a hundred workers keeps systemd busy for longer than 10 s.

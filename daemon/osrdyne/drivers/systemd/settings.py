@@ -33,6 +33,7 @@ class SystemdSettings(DriverSettings):
     def check(self, pool: PoolSettings) -> None:
         address(self.worker_amqp_uri, self.worker_amqp_uri_file, "driver.worker_amqp_uri")
         private_place.check(self.environment_directory, 0o077)
+        from osrdyne.drivers.systemd import bus  # noqa: F401 - its library may be missing
 
     def open(self, pool: PoolSettings) -> Driver:
         from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace

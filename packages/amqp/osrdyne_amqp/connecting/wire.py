@@ -42,6 +42,7 @@ PIKA_PRIVATE = {
     ),
     "channel": ("_blocked", "_blocking", "_generate_consumer_tag"),
     "transport": ("_MAX_CONSUME_BYTES", "_MAX_RECV_BYTES", "_STATE_ACTIVE", "_sock", "_state"),
+    "workflow": ("_connector",),
 }
 
 #: Bytes taken from the socket at once. Pika's 4096 makes large bodies slow.

@@ -28,9 +28,8 @@ def opened(file: Path | None) -> Iterator[Engine]:
 @contextmanager
 def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine]:
     """Give the same engine without a look at the tables. `may_make`: a file of SQLite need not exist."""
-    with driver_needed():
-        # At each connection it is read again: the password may have changed.
-        engine = engine_for(partial(address, file))
+    # At each connection it is read again: the password may have changed.
+    engine = engine_for(partial(address, file))
     try:
         if not may_make:
             _refuse_missing(engine)
@@ -44,15 +43,6 @@ def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine
 def address(file: Path | None) -> str:
     """Return the database's address. Raises SettingsError."""
     return address_from_environment(file, "--database-file")
-
-
-@contextmanager
-def driver_needed() -> Iterator[None]:
-    """Word the error where the driver of PostgreSQL is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise CannotAsk(f"{error.name} is not installed; install osrdyne-jobs[postgresql]") from None
 
 
 def _refuse_missing(engine: Engine) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_jobs.commands.database import address, driver_needed
+from osrdyne_jobs.commands.database import address
 from osrdyne_jobs.commands.options import DatabaseFile, Json, one_line_errors
 from osrdyne_runtime.console.output import print_json
 from osrdyne_runtime.settings import secrets
@@ -32,9 +32,9 @@ def command(
     The address of --database-file is that of clients, workers and redo, who may read and write rows, and no more. Where
     all is as it should be, nothing changes. A user's new password is set.
     """
+    from osrdyne_jobs.database.preparation import prepare
+
     admin, owner = secrets.in_file(admin_file, "--admin-file"), secrets.in_file(owner_file, "--owner-file")
-    with driver_needed():
-        from osrdyne_jobs.database.preparation import prepare
     changed = prepare(admin, owner, address(database_file))
     if json:
         print_json({"changed": changed})

@@ -54,10 +54,8 @@ def command(
     With --types, jobs can be created. With a broker, they are cast at once; without one, or while it is away, redo
     casts them.
     """
-    try:
-        from osrdyne_jobs.http import serve
-    except ModuleNotFoundError as error:
-        raise CannotAsk(f"{error.name} is not installed; install osrdyne-jobs[http]") from None
+    from osrdyne_jobs.http import serve
+
     log_format.configure(as_json=json)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     secret = token(token_file)

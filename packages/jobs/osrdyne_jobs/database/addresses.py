@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError
 
 from osrdyne_jobs.errors import InvalidAddress
 from osrdyne_runtime import addresses
+from osrdyne_runtime.console.imports import extra
 
 _EXAMPLE = "postgresql://user:password@host/database"
 #: Names what is ours: a pooler stands between, which gives each transaction another connection.
@@ -69,8 +70,9 @@ def _sqlite(rest: str) -> DatabaseAddress:
 
 
 def _postgresql(rest: str) -> DatabaseAddress:
-    import psycopg  # not where SQLite is the store
-    from psycopg.conninfo import conninfo_to_dict
+    with extra("osrdyne-jobs[postgresql]"):
+        import psycopg  # not where SQLite is the store
+        from psycopg.conninfo import conninfo_to_dict
 
     known = frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
     given = _parameters(rest, known)

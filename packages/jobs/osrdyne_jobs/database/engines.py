@@ -35,6 +35,7 @@ from osrdyne_jobs.database import addresses, bounds, forks
 from osrdyne_jobs.database.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.console.imports import extra
 from osrdyne_runtime.settings import secrets
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
@@ -126,7 +127,8 @@ def _made(
         options["connect_args"] = {"timeout": timeout, "factory": QueuedConnection}
     if read.is_postgresql or url.database not in (None, "", ":memory:"):
         options["pool_timeout"] = timeout
-    return make(url, **options), read
+    with extra(f"osrdyne-jobs[{'postgresql' if read.is_postgresql else 'sqlite'}]"):
+        return make(url, **options), read
 
 
 def _set_up(engine: Engine, address: Address, read: addresses.DatabaseAddress, clock: Callable[[], float]) -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-import psycopg
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DisconnectionError
 
@@ -16,7 +15,11 @@ from osrdyne_jobs.database.addresses import DatabaseAddress
 from osrdyne_jobs.errors import InvalidAddress
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
+from osrdyne_runtime.console.imports import extra
 from osrdyne_runtime.outages import OutageLog
+
+with extra("osrdyne-jobs[postgresql]"):
+    import psycopg
 
 log = log_lines.logger(__name__)
 

@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg
-from psycopg import sql
-
 from osrdyne_jobs.database import addresses
 from osrdyne_jobs.errors import InvalidAddress, NotPrepared
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne-jobs[postgresql]"):
+    import psycopg
+    from psycopg import sql
 
 #: The schema `public` belongs to the owner of the database since this version.
 OLDEST = 15

@@ -9,7 +9,10 @@ Prometheus; `page` gives the files of `static/`. What all servers have in common
 Docs: docs/howto/jobs-administration.md.
 """
 
-from osrdyne_jobs.http.app import create_app
-from osrdyne_jobs.http.server import serve
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne-jobs[http]"):
+    from osrdyne_jobs.http.app import create_app
+    from osrdyne_jobs.http.server import serve
 
 __all__ = ["create_app", "serve"]

@@ -9,7 +9,10 @@ an answer is read. A program that holds the address of Redis can do without a no
 docs/howto/relay.md.
 """
 
-from osrdyne_relay.client.asynchronous import AsyncRelayClient
-from osrdyne_relay.client.threads import BlockingResponse, BlockingStream, RelayClient
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne-relay[client]"):
+    from osrdyne_relay.client.asynchronous import AsyncRelayClient
+    from osrdyne_relay.client.threads import BlockingResponse, BlockingStream, RelayClient
 
 __all__ = ["AsyncRelayClient", "BlockingResponse", "BlockingStream", "RelayClient"]

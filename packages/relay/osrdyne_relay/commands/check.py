@@ -26,10 +26,8 @@ def command(
     if settings is not None:
         read(settings, None, None)
     if access_file is not None:
-        try:
-            from osrdyne_relay.http.access import Access
-        except ModuleNotFoundError as error:
-            raise CannotAsk(f"{error.name} is not installed; install osrdyne-relay[node]") from None
+        from osrdyne_relay.http.access import Access
+
         Access.read(access_file)
     if json:
         print_json({"right": True})

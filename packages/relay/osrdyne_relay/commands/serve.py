@@ -13,7 +13,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_runtime import program
 from osrdyne_runtime.console import log_format
-from osrdyne_runtime.console.output import CannotAsk, one_line_errors
+from osrdyne_runtime.console.output import one_line_errors
 
 
 @one_line_errors
@@ -37,10 +37,8 @@ def command(
     Who may do what is in the access file that the settings name. Changes of it, and of the certificate, count without a
     restart.
     """
-    try:
-        from osrdyne_relay.http import serve
-    except ModuleNotFoundError as error:
-        raise CannotAsk(f"{error.name} is not installed; install osrdyne-relay[node]") from None
+    from osrdyne_relay.http import serve
+
     parsed = read(settings, host, port)
     log_format.configure(as_json=json)
 

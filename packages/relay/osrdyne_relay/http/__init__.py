@@ -10,6 +10,9 @@ each client has open and which requests are in hand, and is pure. `metrics` has 
 format between node and client. Docs: docs/reference/relay-protocol.md.
 """
 
-from osrdyne_relay.http.server import serve
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne-relay[node]"):
+    from osrdyne_relay.http.server import serve
 
 __all__ = ["serve"]

@@ -14,7 +14,10 @@ run, watches whether the request is still wanted, and answers. `requests` is wha
 Docs: docs/howto/relay.md.
 """
 
-from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
-from osrdyne_relay.worker.service import RelayHandler, RelayWorker
+from osrdyne_runtime.console.imports import extra
+
+with extra("osrdyne-relay[worker]"):
+    from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
+    from osrdyne_relay.worker.service import RelayHandler, RelayWorker
 
 __all__ = ["AsyncRelayRequest", "RelayHandler", "RelayRequest", "RelayWorker"]

@@ -1,0 +1,71 @@
+"""An index with our packages, and environments that are filled from it and from the registries of this machine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from flit_core.sdist import SdistBuilder  # type: ignore[import-untyped]
+
+import setup
+import steps
+from testbed import package_index
+from testbed.distributions import Environment, Wheels
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index of our packages. What others made is what the lock pins, from where this machine has packages from."""
+
+    address: str
+
+    def fill(self, made: Environment, package: str, *options: str) -> None:
+        """Install a package into an environment."""
+        where = ["--index", self.address, "--constraint", str(setup.LOCK), "--python", made.program("python")]
+        command = [str(steps.BIN / "uv"), "pip", "install", "--quiet", *where, *options, package]
+        subprocess.run(command, check=True, env=steps.environment(**setup.pip_settings()))
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    files = tmp_path_factory.mktemp("files")
+    Wheels.build(files)
+    for project in setup.packages():
+        SdistBuilder.from_ini_path(project / "pyproject.toml").build(files)
+    with package_index.serve(files, tmp_path_factory.mktemp("index")) as address:
+        yield Index(address)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Callable[[str], Environment]]:
+    """Make environments without a package, of a Python; they are large, and not kept."""
+
+    def make(python: str) -> Environment:
+        command = [str(steps.BIN / "uv"), "venv", "--quiet", "--python", python, str(tmp_path / "environment")]
+        subprocess.run(command, check=True)
+        return Environment(tmp_path / "environment")
+
+    yield make
+    shutil.rmtree(tmp_path / "environment", ignore_errors=True)
+
+
+def pythons() -> dict[str, str]:
+    """The Pythons of this machine on which osrdyne runs, by their versions; that of the tests is one."""
+    found = {".".join(map(str, sys.version_info[:2])): sys.executable}
+    for minor in (11, 12, 13):
+        find = [str(steps.BIN / "uv"), "python", "find", "--no-python-downloads", "--system", f"3.{minor}"]
+        done = subprocess.run(find, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            found.setdefault(f"3.{minor}", done.stdout.strip())
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for a Python on each that there is."""
+    if "python" in metafunc.fixturenames:
+        metafunc.parametrize("python", [pytest.param(path, id=version) for version, path in pythons().items()])
