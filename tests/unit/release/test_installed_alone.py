@@ -140,7 +140,7 @@ def test_a_daemon_without_what_serves_the_status_says_so_and_goes_on(alone: Envi
         ("osrdyne-jobs", "http", "aiohttp", "import osrdyne_jobs.http"),
         ("osrdyne-relay", "client", "aiohttp", "import osrdyne_relay.client"),
         ("osrdyne-relay", "node", "aiohttp", "import osrdyne_relay.http"),
-        ("osrdyne-relay", "worker", "osrdyne_calls", "import osrdyne_relay.worker"),
+        ("osrdyne-relay", "worker", "aiohttp", "import osrdyne_relay.worker"),
     ],
 )
 def test_a_database_or_a_transport_without_its_library_names_the_extra(
