@@ -70,8 +70,6 @@ EXAMPLES: Mapping[str, str] = {
 }
 #: The settings of a stack that deploys a broker.
 OF_BROKER = ("broker_deployment", "admin_password", "kubernetes", "kubeconfig")
-#: Pulumi's own namespaces, which say nothing about the stack's resources.
-FOREIGN = ("pulumi",)
 
 
 class BrokerAddress(StrictModel):
@@ -276,9 +274,9 @@ def _known(raw: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, value in raw.items():
         namespace, _, name = path.partition(":")
-        if namespace in FOREIGN:
+        if namespace != NAMESPACE:  # of Pulumi itself, or of another provider, such as `aws:region`
             continue
-        if namespace != NAMESPACE or name not in EXAMPLES:
+        if name not in EXAMPLES:
             known = ", ".join(f"{NAMESPACE}:{example}" for example in EXAMPLES)
             raise ConfigurationError(path, f"is not a setting; known are {known}", EXAMPLES["pools"])
         found[name] = value

@@ -339,11 +339,10 @@ def test_the_jobs_password_in_the_clear_is_refused_without_being_said() -> None:
     assert "hidden-word" not in str(caught.value)
 
 
-def test_a_setting_of_another_namespace_is_refused_and_pulumis_own_are_not() -> None:
-    parse({**raw(), "pulumi:tags": "{}"}, SECRETS)
+def test_settings_of_other_programs_are_left_to_them() -> None:
+    given = raw()
 
-    with pytest.raises(ConfigurationError, match="rabbitmq:endpoint"):
-        parse({**raw(), "rabbitmq:endpoint": "x"}, SECRETS)
+    assert parse({**given, "pulumi:tags": "{}", "aws:region": "eu-west-3"}, {*SECRETS, "aws:secretKey"}) == read()
 
 
 def test_a_password_in_the_clear_is_refused_without_being_said() -> None:
