@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class OnCluster(Stack):
     """One stack of pools on a cluster; `values` are its configuration."""
 
     cluster: Cluster
-    more_secrets: dict[str, str] = field(default_factory=dict)
 
     def configure(self, **changes: Any) -> None:
         self.configure_for(self.cluster.kubeconfig.read_text(), self.broker.admin_password, **changes)
