@@ -33,6 +33,11 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
 def pools(settings: StackSettings) -> None:
     """Pools on a broker that is there: what each has on the broker, and on a cluster if there is one."""
     declared = preflight.topologies(settings)
+    if settings.cluster is not None:
+        # Only stacks on a cluster wait for its library, which takes a second to import.
+        from osrdyne_infra.cluster import live as live_cluster
+
+        live_cluster.check(settings.cluster, list(live_cluster.needed(settings.cluster, settings.workers)))
     broker = Management(
         settings.broker.management, settings.broker.admin, settings.admin_password, settings.broker.cacertfile
     )
@@ -104,7 +109,7 @@ def on_cluster(
     from osrdyne_infra.cluster import access as cluster
     from osrdyne_infra.pool.on_cluster import PoolOnCluster
 
-    place = cluster.provider(settings.cluster)
+    place = cluster.provider(settings.cluster, adopt=settings.adopt)
     relay = None
     if settings.relay is not None:
         from osrdyne_infra.relay.on_cluster import RelayOnCluster
@@ -124,9 +129,11 @@ def a_broker(settings: BrokerStack) -> None:
     from osrdyne_infra.broker.operator import OperatorBroker
     from osrdyne_infra.broker.statefulset import StatefulSetBroker
     from osrdyne_infra.cluster import access as cluster
+    from osrdyne_infra.cluster import live as live_cluster
     from osrdyne_infra.cluster.namespace import Namespace
 
-    provider = cluster.provider(settings.cluster)
+    live_cluster.check_broker(settings.cluster, settings.deployment)
+    provider = cluster.provider(settings.cluster, adopt=settings.adopt)
     namespace = Namespace(settings.cluster.namespace, settings.cluster.pod_security, 0, provider)
     kind = StatefulSetBroker if settings.deployment.kind == "statefulset" else OperatorBroker
     kind(settings, namespace.place, provider)

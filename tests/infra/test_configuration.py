@@ -131,6 +131,7 @@ def test_a_stack_is_a_broker_or_pools() -> None:
     assert of_broker().deployment.replicas == 1
     assert of_broker(kubeconfig="hidden-word").cluster.kubeconfig == "hidden-word"
     assert "hidden-word" not in repr(of_broker(kubeconfig="hidden-word"))
+    assert of_broker(adopt="true").adopt
     with pytest.raises(ConfigurationError, match="osrdyne:pools: is not for a stack that deploys a broker"):
         of_broker(pools=[{"name": "core"}])
 
@@ -261,7 +262,7 @@ WRONG_BROKERS: list[tuple[dict[str, Any], str, str]] = [
     ({"broker_deployment": {**DEPLOYMENT, "storage": "much"}}, "osrdyne:broker_deployment.storage", "is not an amount"),
     ({"admin_password": "hidden word"}, "osrdyne:admin_password", "letters, digits"),
     ({"kubernetes": None}, "osrdyne:kubernetes", "is missing"),
-    ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, pod_security"),
+    ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, identifier"),
 ]
 
 
