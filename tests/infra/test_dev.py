@@ -211,6 +211,7 @@ def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
     assert len(secrets) == 6
 
     assert clear_in(newest, secrets, said) == []
+    assert newest.project.exposed() == []
 
     planted = newest.project.directory / "state/planted.log"
     planted.write_text(f"password {secrets[0]}\n")
