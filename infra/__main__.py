@@ -17,7 +17,7 @@ from osrdyne_infra.broker.vhost import Vhost
 from osrdyne_infra.cluster import digests
 from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
-from osrdyne_infra.guard import Guard
+from osrdyne_infra.guard import Guard, StopGuard
 from osrdyne_infra.limits import Limits
 from osrdyne_infra.mend import Mend
 from osrdyne_infra.pool.objects import PoolObjects
@@ -33,6 +33,11 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
 def pools(settings: StackSettings) -> None:
     """Pools on a broker that is there: what each has on the broker, and on a cluster if there is one."""
     declared = preflight.topologies(settings)
+    if settings.cluster is not None:
+        # Only stacks on a cluster wait for its library, which takes a second to import.
+        from osrdyne_infra.cluster import live as live_cluster
+
+        live_cluster.check(settings.cluster, list(live_cluster.needed(settings.cluster, settings.workers)))
     broker = Management(
         settings.broker.management, settings.broker.admin, settings.admin_password, settings.broker.cacertfile
     )
@@ -57,15 +62,18 @@ def pools(settings: StackSettings) -> None:
     }
     for topology in declared:
         Mend(settings, topology, found.lost, pulumi.ResourceOptions(depends_on=[objects[topology.pool]]))
+    guards = {
+        pool: Guard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[*made.queues.values()]))
+        for pool, made in objects.items()
+    }
+    of_vhost = Guard("vhost", settings, "", pulumi.ResourceOptions(depends_on=[vhost]))
     databases = jobs_databases(settings)
     running = on_cluster(settings, users, objects, databases)
-    guards = [
-        Guard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[objects[pool], users[pool], *running[pool]]))
-        for pool in objects
+    last = [
+        StopGuard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[guard, users[pool], *running[pool]]))
+        for pool, guard in guards.items()
     ]
-    Guard(
-        "vhost", settings, "", pulumi.ResourceOptions(depends_on=[vhost, *users.values(), *objects.values(), *guards])
-    )
+    StopGuard("vhost", settings, "", pulumi.ResourceOptions(depends_on=[of_vhost, *last]))
 
     pulumi.export("vhost", settings.vhost)
     pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
@@ -94,14 +102,14 @@ def on_cluster(
     objects: dict[str, PoolObjects],
     databases: dict[str, JobsDatabase],
 ) -> dict[str, list[pulumi.Resource]]:
-    """What each pool has on the cluster; nothing without one."""
+    """What each pool has on the cluster; without one, its objects on the broker."""
     if settings.cluster is None:
-        return {pool: [] for pool in objects}
+        return {pool: [made] for pool, made in objects.items()}
     # Pulumi's Kubernetes library takes seconds to import, which other stacks need not wait for.
     from osrdyne_infra.cluster import access as cluster
     from osrdyne_infra.pool.on_cluster import PoolOnCluster
 
-    place = cluster.provider(settings.cluster)
+    place = cluster.provider(settings.cluster, adopt=settings.adopt)
     relay = None
     if settings.relay is not None:
         from osrdyne_infra.relay.on_cluster import RelayOnCluster
@@ -121,9 +129,11 @@ def a_broker(settings: BrokerStack) -> None:
     from osrdyne_infra.broker.operator import OperatorBroker
     from osrdyne_infra.broker.statefulset import StatefulSetBroker
     from osrdyne_infra.cluster import access as cluster
+    from osrdyne_infra.cluster import live as live_cluster
     from osrdyne_infra.cluster.namespace import Namespace
 
-    provider = cluster.provider(settings.cluster)
+    live_cluster.check_broker(settings.cluster, settings.deployment)
+    provider = cluster.provider(settings.cluster, adopt=settings.adopt)
     namespace = Namespace(settings.cluster.namespace, settings.cluster.pod_security, 0, provider)
     kind = StatefulSetBroker if settings.deployment.kind == "statefulset" else OperatorBroker
     kind(settings, namespace.place, provider)

@@ -69,9 +69,7 @@ EXAMPLES: Mapping[str, str] = {
     "{kind: statefulset, admin: osrdyne-admin, image: 'rabbitmq:4.3-management', storage: 10Gi}",
 }
 #: The settings of a stack that deploys a broker.
-OF_BROKER = ("broker_deployment", "admin_password", "kubernetes", "kubeconfig")
-#: Pulumi's own namespaces, which say nothing about the stack's resources.
-FOREIGN = ("pulumi",)
+OF_BROKER = ("broker_deployment", "admin_password", "adopt", "kubernetes", "kubeconfig")
 
 
 class BrokerAddress(StrictModel):
@@ -107,7 +105,7 @@ class StackSettings:
     mend_lost_queues: bool = False
     #: Pool -> role -> any text: another text is another password.
     rotate: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: The vhost and users that are on the broker already become the stack's.
+    #: The vhost and users that are on the broker already become the stack's, and so do objects on the cluster.
     adopt: bool = False
     #: Where daemons and workers run, and what each pool's workers are; None where the stack does not start them.
     cluster: PoolCluster | None = None
@@ -130,6 +128,8 @@ class BrokerStack:
     deployment: BrokerDeployment
     admin_password: str = field(repr=False)
     cluster: Cluster
+    #: The objects that are on the cluster already become the stack's.
+    adopt: bool = False
 
 
 def parse(raw: Mapping[str, str], secret: Set[str]) -> StackSettings | BrokerStack:
@@ -142,7 +142,7 @@ def parse(raw: Mapping[str, str], secret: Set[str]) -> StackSettings | BrokerSta
 def _pool_stack(values: Mapping[str, str]) -> StackSettings:
     broker = _checked(values, "broker", partial(checks.read, BrokerAddress))
     instance = _text(values, "instance")
-    pools = _pools(_structure(values, "pools"), instance)
+    pools: tuple[PoolSettings, ...] = _checked(values, "pools", partial(_pools, instance))
     names = tuple(pool.name for pool in pools)
     cluster = _cluster(values, names)
     relay = _relay(values, names)
@@ -152,9 +152,9 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
         vhost=_text(values, "vhost"),
         instance=instance,
         pools=pools,
-        lose_messages_of=_names(_structure(values, "lose_messages_of", default=[]), names),
+        lose_messages_of=_checked(values, "lose_messages_of", partial(_names, names), default=()),
         mend_lost_queues=_checked(values, "mend_lost_queues", checks.flag, default=False),
-        rotate=_rotations(_structure(values, "rotate", default={}), names),
+        rotate=_checked(values, "rotate", partial(_rotations, names), default={}),
         adopt=_checked(values, "adopt", checks.flag, default=False),
         cluster=cluster,
         workers=_workers(values, names, cluster, relay.pools if relay else ()),
@@ -179,15 +179,13 @@ def _broker_stack(values: Mapping[str, str]) -> BrokerStack:
         deployment=_checked(values, "broker_deployment", partial(checks.read, BrokerDeployment)),
         admin_password=password,
         cluster=cluster.model_copy(update={"kubeconfig": values.get("kubeconfig", "")}),
+        adopt=_checked(values, "adopt", checks.flag, default=False),
     )
 
 
 def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster | None:
     if "kubernetes" not in values:
-        for name in ("workers", "kubeconfig", "relay"):
-            if name in values:
-                problem = f"is for a stack with {NAMESPACE}:kubernetes, which is missing"
-                raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["kubernetes"])
+        _check_none(values, ("workers", "kubeconfig", "relay"), without="kubernetes")
         return None
     found: PoolCluster = _checked(values, "kubernetes", partial(checks.read, PoolCluster))
     for pool in pools:
@@ -225,10 +223,7 @@ def _workers(
 def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | None:
     keys = ("relay_key", "relay_s3_access_key", "relay_s3_secret_key")
     if "relay" not in values:
-        for name in keys:
-            if name in values:
-                problem = f"is for a stack with {NAMESPACE}:relay, which is missing"
-                raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["relay"])
+        _check_none(values, keys, without="relay")
         return None
     # The models of its nodes are for stacks that have some.
     from osrdyne_infra.relay import settings as relay_settings
@@ -260,9 +255,7 @@ def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: P
         if having:
             problem = f"is missing; pool {having[0]} has jobs, which need a database"
             raise ConfigurationError(f"{NAMESPACE}:jobs", problem, EXAMPLES["jobs"])
-        if "jobs_admin_password" in values:
-            problem = f"is for a stack with {NAMESPACE}:jobs, which is missing"
-            raise ConfigurationError(f"{NAMESPACE}:jobs_admin_password", problem, EXAMPLES["jobs"])
+        _check_none(values, ("jobs_admin_password",), without="jobs")
         return None
     if having and cluster is not None and cluster.network_policy is not None and not cluster.network_policy.database:
         path = f"{NAMESPACE}:kubernetes.network_policy.database"
@@ -272,13 +265,21 @@ def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: P
     return found
 
 
+def _check_none(values: Mapping[str, str], names: tuple[str, ...], *, without: str) -> None:
+    """Refuse settings that mean something together with another one only."""
+    for name in names:
+        if name in values:
+            problem = f"is for a stack with {NAMESPACE}:{without}, which is missing"
+            raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[without])
+
+
 def _known(raw: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, value in raw.items():
         namespace, _, name = path.partition(":")
-        if namespace in FOREIGN:
+        if namespace != NAMESPACE:  # of Pulumi itself, or of another provider, such as `aws:region`
             continue
-        if namespace != NAMESPACE or name not in EXAMPLES:
+        if name not in EXAMPLES:
             known = ", ".join(f"{NAMESPACE}:{example}" for example in EXAMPLES)
             raise ConfigurationError(path, f"is not a setting; known are {known}", EXAMPLES["pools"])
         found[name] = value
@@ -302,11 +303,9 @@ def _text(values: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _structure(values: Mapping[str, str], name: str, default: object = None) -> Any:
+def _structure(values: Mapping[str, str], name: str) -> Any:
     if name not in values:
-        if default is None:
-            raise ConfigurationError(f"{NAMESPACE}:{name}", "is missing", EXAMPLES[name])
-        return default
+        raise Wrong("is missing")
     try:
         return foreign_json.read(values[name])
     except foreign_json.UnreadableJson:
@@ -324,52 +323,44 @@ def _checked(values: Mapping[str, str], name: str, check: Check, default: object
         raise ConfigurationError(path, str(error), EXAMPLES[name]) from None
 
 
-def _pools(given: object, instance: str) -> tuple[PoolSettings, ...]:
-    path, example = f"{NAMESPACE}:pools", EXAMPLES["pools"]
+def _pools(instance: str, given: object) -> tuple[PoolSettings, ...]:
     if not isinstance(given, list) or not given:
-        raise ConfigurationError(path, f"{given!r} is not a list of one pool or more", example)
+        raise Wrong(f"{given!r} is not a list of one pool or more")
+    known = tuple(field.name for field in fields(PoolSettings) if field.name != "instance")
     pools: list[PoolSettings] = []
     for number, entry in enumerate(given):
-        here = f"{path}[{number}]"
-        table = _table(
-            entry, here, tuple(name.name for name in fields(PoolSettings) if name.name != "instance"), example
-        )
+        here = f"[{number}]"
+        table = checks.at(here, partial(checks.table, known=known), entry)
         try:
             pool = PoolSettings.from_mapping(table, path=here)
         except SettingsError as error:
             # The name is judged by the model itself, which does not know where it stands.
-            raise ConfigurationError(error.path.replace("pool.", f"{here}.", 1), error.problem, example) from None
+            raise Wrong(error.problem, error.path.replace("pool.", f"{here}.", 1)) from None
         if pool.name in [other.name for other in pools]:
-            raise ConfigurationError(f"{here}.name", f"{pool.name!r} is the name of two pools; choose another", example)
+            raise Wrong(f"{pool.name!r} is the name of two pools; choose another", f"{here}.name")
         pools.append(replace(pool, instance=instance))
     return tuple(pools)
 
 
-def _names(given: object, pools: tuple[str, ...]) -> tuple[str, ...]:
-    path, example = f"{NAMESPACE}:lose_messages_of", EXAMPLES["lose_messages_of"]
+def _names(pools: tuple[str, ...], given: object) -> tuple[str, ...]:
     if not isinstance(given, list):
-        raise ConfigurationError(path, f"{given!r} is not a list of pools", example)
+        raise Wrong(f"{given!r} is not a list of pools")
     for number, entry in enumerate(given):
         if entry not in pools:
-            problem = f"{entry!r} is not a pool of this stack; its pools are {', '.join(pools)}"
-            raise ConfigurationError(f"{path}[{number}]", problem, example)
+            raise Wrong(f"{entry!r} is not a pool of this stack; its pools are {', '.join(pools)}", f"[{number}]")
     return tuple(given)
 
 
-def _rotations(given: object, pools: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    path, example = f"{NAMESPACE}:rotate", EXAMPLES["rotate"]
-    turns: dict[str, dict[str, str]] = {}
-    for pool, roles in _table(given, path, pools, example).items():
-        turns[pool] = {}
-        for role, turn in _table(roles, f"{path}.{pool}", ROLES, example).items():
-            if isinstance(turn, bool) or not isinstance(turn, str | int):
-                raise ConfigurationError(f"{path}.{pool}.{role}", f"{turn!r} is not text or an integer", example)
-            turns[pool][role] = str(turn)
-    return turns
+def _rotations(pools: tuple[str, ...], given: object) -> dict[str, dict[str, str]]:
+    of_roles = partial(checks.table, known=ROLES)
+    turns = {pool: checks.at(f".{pool}", of_roles, roles) for pool, roles in checks.table(given, pools).items()}
+    return {
+        pool: {role: checks.at(f".{pool}.{role}", _turn, turn) for role, turn in roles.items()}
+        for pool, roles in turns.items()
+    }
 
 
-def _table(given: object, path: str, known: tuple[str, ...], example: str) -> dict[str, Any]:
-    try:
-        return checks.table(given, known)
-    except Wrong as error:
-        raise ConfigurationError(path + error.path, str(error), example) from None
+def _turn(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise Wrong(f"{value!r} is not text or an integer")
+    return str(value)

@@ -19,6 +19,10 @@ class BrokerUnusable(InfraError):
     """The broker does not answer, or not to this user."""
 
 
+class ClusterUnusable(InfraError):
+    """The cluster does not answer, refuses the credentials, or lacks what the stack needs."""
+
+
 class DatabaseUnusable(InfraError):
     """The database server does not answer, or refuses what is asked of it."""
 

@@ -1,8 +1,10 @@
-"""Two resources that stand for no object: they only ask the broker before others of the stack are made or deleted.
+"""Resources that stand for no object: they only ask the broker before others of the stack are made or deleted.
 
-`Claim` comes before all others and refuses what others have made. `Guard` comes after all others, so that it is
-deleted before them: it refuses to go while messages would be lost. A plain `pulumi destroy` does not run the program,
-so all that a guard needs is in the state.
+`Claim` comes before all others and refuses what others have made. `Guard` comes right after the queues and is deleted
+before them: it refuses to go while messages would be lost. It waits for nothing else, so that it is there
+however the rest of an `up` fails. `StopGuard` asks the same and comes after all others: where a `destroy` is refused,
+what runs for the pool goes on running. A plain `pulumi destroy` does not run the program, so all that a guard needs is
+in the state.
 """
 
 from __future__ import annotations
@@ -163,3 +165,7 @@ class Guard(dynamic.Resource, module="osrdyne", name="Guard"):
             "interval": settings.broker.statistics_interval,
         }
         super().__init__(_Guards(), name, inputs, opts)
+
+
+class StopGuard(Guard, module="osrdyne", name="StopGuard"):
+    """Asks what a `Guard` asks before anything that runs for the pool is stopped."""

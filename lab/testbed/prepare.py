@@ -24,6 +24,7 @@ from testbed.broker import DEMO_VERSION, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
 from testbed.docker import DockerFailed
 from testbed.go_builds import BuildFailed
+from testbed.imported import broker_tiers, tiers_that_import
 from testbed.kubernetes import building, images
 from testbed.kubernetes.golang import NoGo
 from testbed.maven import NotFetched
@@ -50,9 +51,6 @@ class Part:
 FAILURES = (
     *(apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, NotFetched),
     *(OSError, CalledProcessError),
-)
-BROKER_TIERS = frozenset(
-    {"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay", "bus", "release"}
 )
 
 
@@ -85,43 +83,49 @@ def images_built() -> None:
 
 def parts() -> list[Part]:
     """All parts, those of `make test` first, then from quick to slow."""
-    clusters = frozenset({"drivers", "infra"})
+    with_brokers = broker_tiers()
+    clusters = tiers_that_import("testbed.kubernetes.cluster")
     brokers = [
-        Part(f"RabbitMQ {version}", partial(root_file_system, version), BROKER_TIERS, version == DEMO_VERSION)
+        Part(f"RabbitMQ {version}", partial(root_file_system, version), with_brokers, version == DEMO_VERSION)
         for version in SUITES
     ]
     go = [
         *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
-        Part("Pulumi", pulumi.programs, frozenset({"infra"})),
-        Part("S3 server", s3.program, frozenset({"relay", "roles", "infra"})),
+        Part("Pulumi", pulumi.programs, tiers_that_import("testbed.pulumi.stack")),
+        Part("S3 server", s3.program, tiers_that_import("testbed.s3.server")),
     ]
     newest = Part("Python of Debian 13", newest_python.prepare, frozenset({NEWEST_PYTHON}), small=True)
+    dockers = tiers_that_import("testbed.docker", "testbed.own_dockerd")
+    redis, postgres = tiers_that_import("testbed.redis"), tiers_that_import("testbed.postgres")
+    java_brokers = tiers_that_import("testbed.artemis", "testbed.broker_j")
     return [
-        Part("debootstrap", debootstrap, BROKER_TIERS | {NEWEST_PYTHON}, small=True),
+        Part("debootstrap", debootstrap, with_brokers | {NEWEST_PYTHON}, small=True),
         *brokers,
         *([newest] if NEWEST_PYTHON in names() else []),
         Part("OpenSSL", openssl, frozenset({"security"}), small=True),
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
-        Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
-        Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra", "faults"}), small=True),
-        Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs", "faults"})),
-        Part("PgBouncer", partial(installed, "pgbouncer"), frozenset({"jobs"})),
-        Part("qpid-proton", proton.folder, frozenset({"bus"})),
-        Part("oslo.messaging", oslo.folder, frozenset({"bus"})),
-        Part("Java of brokers", partial(java.ensure, "Artemis"), frozenset({"bus"})),
-        Part("Artemis", artemis.program, frozenset({"bus"})),
-        Part("Qpid Broker-J", broker_j.program, frozenset({"bus"})),
-        Part("Node.js", node.folder, frozenset({"bus"})),
-        Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
+        Part("browser", browser.command, tiers_that_import("testbed.browser")),
+        Part("Redis", partial(installed, "redis"), redis, small=True),
+        Part("PostgreSQL", partial(installed, "postgres"), postgres),
+        Part("PgBouncer", partial(installed, "pgbouncer"), tiers_that_import("testbed.pgbouncer")),
+        Part("qpid-proton", proton.folder, tiers_that_import("testbed.proton")),
+        Part("oslo.messaging", oslo.folder, tiers_that_import("testbed.oslo")),
+        Part("Java of brokers", partial(java.ensure, "Artemis"), java_brokers),
+        Part("Artemis", artemis.program, java_brokers),
+        Part("Qpid Broker-J", broker_j.program, java_brokers),
+        Part("Node.js", node.folder, tiers_that_import("testbed.node")),
+        Part("Docker engine", partial(installed, "dockerd"), dockers),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
         Part("image of workers", docker.worker_root, frozenset({"drivers"})),
         Part("image of pods", images.base, clusters),
-        Part("machine with systemd", partial(docker.machine_root, "trixie", *MORE), frozenset({"drivers"})),
+        Part(
+            "machine with systemd", partial(docker.machine_root, "trixie", *MORE), tiers_that_import("testbed.systemd")
+        ),
         Part("machine of Debian 13", partial(docker.machine_root, "trixie"), frozenset({"roles"})),
         Part("machine of Debian 12", partial(docker.machine_root, "bookworm"), frozenset({"roles"})),
         Part("image with Python", docker.python_root, frozenset({"infra"})),
         *go,
-        Part("images of the Dockerfiles", images_built, frozenset({"infra"})),
+        Part("images of the Dockerfiles", images_built, tiers_that_import("tests.infra.built_images")),
     ]
 
 

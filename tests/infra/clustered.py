@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ SCRIPTED: Manifest = {
     "resources": RESOURCES,
     "pod": {"terminationGracePeriodSeconds": 20},
 }
+#: What a cluster with the Prometheus operator knows, without what the operator asks of it.
+OPERATED = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
 FLIGHTS: Manifest = {"image": AIRPORTS.name, "resources": RESOURCES, "pod": {"terminationGracePeriodSeconds": 20}}
 
 
@@ -40,7 +42,6 @@ class OnCluster(Stack):
     """One stack of pools on a cluster; `values` are its configuration."""
 
     cluster: Cluster
-    more_secrets: dict[str, str] = field(default_factory=dict)
 
     def configure(self, **changes: Any) -> None:
         self.configure_for(self.cluster.kubeconfig.read_text(), self.broker.admin_password, **changes)
@@ -157,3 +158,24 @@ def on_cluster(cluster: Cluster, broker: Broker, directory: Path, name: str) -> 
     directory.mkdir(parents=True)
     project = Project(directory, passphrase=secrets.token_hex(8), stack=name)
     return OnCluster(project, broker, f"infra-{mark}", mark, values, cluster)
+
+
+def prometheus_operator(cluster: Cluster) -> None:
+    """Let the cluster know the kinds of the Prometheus operator."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    group = "monitoring.coreos.com"
+    for kind, plural in OPERATED.items():
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+        spec: dict[str, Any] = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+        cluster.apply(
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": f"{plural}.{group}"},
+                "spec": spec,
+            }
+        )
+    shown = "jsonpath={.items[*].status.conditions[?(@.type=='Established')].status}"
+    wanted = [f"crd/{plural}.{group}" for plural in OPERATED.values()]
+    until(lambda: cluster.kubectl("get", *wanted, "-o", shown) == "True True", every=0.5, what=f"{wanted} established")

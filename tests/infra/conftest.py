@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from osrdyne_pool.settings import PoolSettings
@@ -17,6 +20,7 @@ from testbed.kubernetes.cluster import MODULES, Cluster
 from testbed.pool import STATISTICS_INTERVAL
 from testbed.pulumi import building
 from testbed.pulumi.stack import Done, Project
+from testbed.waiting import until
 from tests.infra.built_images import AIRPORTS, DAEMON, archives
 
 
@@ -41,11 +45,13 @@ class Stack:
     vhost: str
     instance: str
     values: dict[str, Any]
+    #: Beside the password of the broker's administrator.
+    more_secrets: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def configure(self, **changes: Any) -> None:
         """Give the stack its configuration with these changes; None leaves a value out."""
         values = {name: value for name, value in {**self.values, **changes}.items() if value is not None}
-        self.project.configure(values, {"admin_password": self.broker.admin_password})
+        self.project.configure(values, {"admin_password": self.broker.admin_password, **self.more_secrets})
 
     def up(self, *words: str) -> Done:
         return self.project.pulumi("up", "--yes", "--stack", self.project.stack, *words)
@@ -53,6 +59,26 @@ class Stack:
     def must_up(self, *words: str) -> Done:
         """Without a preview before, which takes as long as the rest."""
         return self.project.must("up", "--yes", "--skip-preview", "--stack", self.project.stack, *words)
+
+    def kill_an_up(self, condition: Callable[[], object], what: str) -> None:
+        """Begin an `up`, and kill it with all its plugins once the condition holds."""
+        process = subprocess.Popen(
+            ["pulumi", "up", "--yes", "--skip-preview", "--stack", self.project.stack, "--non-interactive"],
+            cwd=self.project.directory,
+            env=self.project.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            until(condition, within=240, what=what)
+        finally:
+            plugins = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            process.wait()
+            for one in plugins:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
 
     def preview(self, *words: str) -> Done:
         return self.project.pulumi("preview", "--stack", self.project.stack, *words)
@@ -71,6 +97,22 @@ class Stack:
         """The broker users of this stack's instance."""
         names = {one["name"] for one in self.broker.management.get("users")}
         return {name for name in names if name.endswith(f".{self.instance}")}
+
+    def publish(self, queue: str, count: int = 1) -> None:
+        """Put messages into a queue, and wait until the broker's own count says so."""
+        properties = {"delivery_mode": 2}
+        body = {"properties": properties, "routing_key": queue, "payload": "x", "payload_encoding": "string"}
+        for _ in range(count):
+            self.broker.management.call("POST", "exchanges", self.vhost, "amq.default", "publish", body=body)
+        until(lambda: self._messages(queue) >= count, what=f"the messages in {queue}")
+
+    def purge(self, queue: str) -> None:
+        """Empty a queue, and wait until the broker's own count says so."""
+        self.broker.management.call("DELETE", "queues", self.vhost, queue, "contents")
+        until(lambda: self._messages(queue) == 0, what=f"an empty {queue}")
+
+    def _messages(self, queue: str) -> int:
+        return int((self.broker.management.queue(self.vhost, queue) or {}).get("messages", 0))
 
     def remove(self) -> None:
         """Leave nothing on the broker, whatever state the stack is in."""

@@ -85,9 +85,12 @@ class Declared(pulumi.runtime.Mocks):
         self.objects: dict[tuple[str, str], Inputs] = {}
         #: What is asked of database servers, by name.
         self.databases: dict[str, Inputs] = {}
+        #: Everything, by type and name.
+        self.everything: dict[tuple[str, str], Inputs] = {}
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, Inputs]:
         kind, outputs = args.typ.rpartition(":")[2], dict(args.inputs)
+        self.everything[args.typ, args.name] = args.inputs
         if kind == "Password":
             outputs["password"] = f"word-of-{args.name}"
         if kind == "JobsDatabase" and "admin" in args.inputs:
@@ -144,7 +147,7 @@ def pools(given: StackSettings) -> Declared:
         broker = rabbitmq.Provider("broker", endpoint="http://127.0.0.1:1", username="", password="")
         vhost = Vhost(given, [], broker)
         assert given.cluster is not None
-        place = cluster.provider(given.cluster)
+        place = cluster.provider(given.cluster, adopt=given.adopt)
         relay = RelayOnCluster(given, place) if given.relay else None
         for pool, topology in zip(given.pools, topologies, strict=True):
             users, objects = PoolUsers(given, topology, vhost, broker), PoolObjects(topology, vhost, set(), broker)

@@ -22,7 +22,7 @@ from testbed.pool import apply
 from testbed.waiting import until
 from tests.infra.conftest import Stack
 from tests.infra.test_dev import findings
-from tests.infra.test_refusals import ORPHANS, publish
+from tests.infra.test_refusals import ORPHANS
 
 CONFIG: dict[str, Any] = {
     "osrdyne:broker": {
@@ -113,7 +113,7 @@ def test_a_topology_made_by_hand_is_adopted_with_its_messages(newest: Stack, tmp
     api.put("queues", vhost, "core-poison", body={"durable": True})
     assert "core-poison cannot be changed" in printed(given, file).stderr
     api.delete("queues", vhost, "core-poison")
-    publish(newest, ORPHANS, 2)
+    newest.publish(ORPHANS, 2)
 
     done = printed(given, file)
     said = {}

@@ -131,6 +131,7 @@ def test_a_stack_is_a_broker_or_pools() -> None:
     assert of_broker().deployment.replicas == 1
     assert of_broker(kubeconfig="hidden-word").cluster.kubeconfig == "hidden-word"
     assert "hidden-word" not in repr(of_broker(kubeconfig="hidden-word"))
+    assert of_broker(adopt="true").adopt
     with pytest.raises(ConfigurationError, match="osrdyne:pools: is not for a stack that deploys a broker"):
         of_broker(pools=[{"name": "core"}])
 
@@ -261,7 +262,7 @@ WRONG_BROKERS: list[tuple[dict[str, Any], str, str]] = [
     ({"broker_deployment": {**DEPLOYMENT, "storage": "much"}}, "osrdyne:broker_deployment.storage", "is not an amount"),
     ({"admin_password": "hidden word"}, "osrdyne:admin_password", "letters, digits"),
     ({"kubernetes": None}, "osrdyne:kubernetes", "is missing"),
-    ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, pod_security"),
+    ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, identifier"),
 ]
 
 
@@ -339,11 +340,10 @@ def test_the_jobs_password_in_the_clear_is_refused_without_being_said() -> None:
     assert "hidden-word" not in str(caught.value)
 
 
-def test_a_setting_of_another_namespace_is_refused_and_pulumis_own_are_not() -> None:
-    parse({**raw(), "pulumi:tags": "{}"}, SECRETS)
+def test_settings_of_other_programs_are_left_to_them() -> None:
+    given = raw()
 
-    with pytest.raises(ConfigurationError, match="rabbitmq:endpoint"):
-        parse({**raw(), "rabbitmq:endpoint": "x"}, SECRETS)
+    assert parse({**given, "pulumi:tags": "{}", "aws:region": "eu-west-3"}, {*SECRETS, "aws:secretKey"}) == read()
 
 
 def test_a_password_in_the_clear_is_refused_without_being_said() -> None:

@@ -129,6 +129,15 @@ def disk(cluster: Cluster, namespace: str) -> Iterator[None]:
     subprocess.run([*superuser, "install", "--directory", "--mode", "700", *owner, str(folder)], check=True)
     cluster.apply(
         {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": DISK},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "allowVolumeExpansion": True,
+        }
+    )
+    cluster.apply(
+        {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
             "metadata": {"name": DISK},
@@ -145,6 +154,7 @@ def disk(cluster: Cluster, namespace: str) -> Iterator[None]:
         yield
     finally:
         cluster.kubectl("delete", "persistentvolume", DISK, "--wait=false")
+        cluster.kubectl("delete", "storageclass", DISK)
 
 
 def load_image(cluster: Cluster) -> None:
@@ -197,6 +207,7 @@ def test_a_deployed_broker_serves_a_pool_and_keeps_what_it_holds_over_its_restar
                 }
                 pools.configure(values, keys)
                 up(pools)
+            assert (broker.exposed(), pools.exposed()) == ([], [])
             client = pools.outputs()["addresses"]["core"]["client"]
             assert deployed.ask(client, "42") == "ok"
             deployed.keep(b"x")
@@ -208,5 +219,20 @@ def test_a_deployed_broker_serves_a_pool_and_keeps_what_it_holds_over_its_restar
             # The daemon and the workers have come back to it, and it has its users, its queues and what was in them
             assert [deployed.ask(client, key) for key in ("42", "cold")] == ["ok", "ok"]
             assert deployed.kept() == [b"x"]
+
+            # Another size of the disk is refused; done by hand as the page says, it is the stack's
+            larger = {"broker_deployment": {**deployment, "storage": "2Gi"}, "kubernetes": kubernetes}
+            broker.configure(larger, keys)
+            refused = broker.pulumi("preview", "--stack", broker.stack)
+            assert refused.code != 0
+            assert "osrdyne:broker_deployment.storage is 2Gi, and the disk data-broker-0 in" in refused.text
+            claim = json.dumps({"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
+            cluster.kubectl("-n", deployed.namespace, "patch", "pvc", "data-broker-0", "--patch", claim)
+            cluster.kubectl("-n", deployed.namespace, "delete", "statefulset", "broker", "--cascade=orphan")
+            up(broker, "--refresh")
+            deployed.until_ready()
+            deployed.keep(b"y")
+            up(broker, "--refresh", "--expect-no-changes")
+            until(lambda: sorted(deployed.kept()) == [b"x", b"y"], within=60, what="what was kept before the restart")
         finally:
             deployed.remove()

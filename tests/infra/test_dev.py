@@ -19,7 +19,6 @@ from testbed.broker import Broker
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.infra.conftest import Stack
 
@@ -212,6 +211,7 @@ def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
     assert len(secrets) == 6
 
     assert clear_in(newest, secrets, said) == []
+    assert newest.project.exposed() == []
 
     planted = newest.project.directory / "state/planted.log"
     planted.write_text(f"password {secrets[0]}\n")
@@ -223,9 +223,7 @@ def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
 
 def test_the_same_broker_under_another_address_keeps_everything(newest: Stack) -> None:
     newest.must_up()
-    message = {"properties": {}, "routing_key": "core-orphan", "payload": "x", "payload_encoding": "string"}
-    newest.broker.management.call("POST", "exchanges", newest.vhost, "amq.default", "publish", body=message)
-    until(lambda: (newest.broker.management.queue(newest.vhost, "core-orphan") or {}).get("messages"))
+    newest.publish("core-orphan")
 
     elsewhere = newest.broker.management_url.replace("127.0.0.1", "localhost")
     newest.configure(broker={**newest.values["broker"], "management": elsewhere})

@@ -12,10 +12,11 @@ import pytest
 import steps
 import versions
 from testbed.broker import Broker
+from testbed.kubernetes.building import binaries
 from testbed.kubernetes.cluster import Cluster
 from testbed.pulumi.stack import Project
 from tests.infra.built_images import AIRPORTS, DAEMON
-from tests.infra.clustered import on_cluster
+from tests.infra.clustered import on_cluster, prometheus_operator
 from tests.infra.conftest import Stack
 
 #: A word of each block, in the order of the page.
@@ -39,6 +40,8 @@ TELLING_ON_A_CLUSTER = (
     "unbind_delay",
     "rotate",
     "config rm",
+    "set --stack staging adopt true",
+    "patch pvc",
     "--diff",
     "stack rm --yes staging-broker",
 )
@@ -177,6 +180,10 @@ def test_the_page_leads_from_nothing_to_a_pool_on_a_cluster_and_back(
         # What a test made of it is the broker's password here.
         'secrets.token_hex(16), end=""': 'open("admin.password").read(), end=""',
     }
+    # What the stack of `prod` needs.
+    binaries("keda")
+    cluster.start_keda()
+    prometheus_operator(cluster)
     shell = Shell(project, images, KUBECONFIG=str(cluster.kubeconfig))
     pages = iter(CLUSTER)
     try:
@@ -204,6 +211,13 @@ def test_the_page_leads_from_nothing_to_a_pool_on_a_cluster_and_back(
         assert stack.namespaces() == {stack.namespace("core"), stack.namespace("other")}
         shell.run(f"pulumi config rm{removed}")
         assert stack.namespaces() == {stack.namespace("core")}
+
+        # There is no `up` to cancel; test_failed_ups.py has one.
+        cancel, adopt = next(pages).split("\n", 1)
+        assert cancel == "pulumi cancel --yes --stack staging"
+        assert "core-daemon" not in shell.run(adopt)
+        # The broker's disk is in test_deployed_broker.py.
+        next(pages)
 
         said = shell.run(next(pages))
         assert "replace" not in said

@@ -113,6 +113,7 @@ def test_jobs_are_done_a_second_up_changes_nothing_and_destroy_leaves_the_jobs(
     said += "".join(path.read_bytes().decode(errors="replace") for path in files)
     assert [one for one in (*words.values(), server.admin_password) if one in said] == []
     assert "core-redo" in said
+    assert stack.project.exposed() == []
 
     # And then nothing is left but the jobs
     done = stack.destroy()

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.xdist_group("declared")]
 
 def broker(given: BrokerStack) -> Declared:
     def declare() -> None:
-        provider = cluster.provider(given.cluster)
+        provider = cluster.provider(given.cluster, adopt=given.adopt)
         place = Namespace(given.cluster.namespace, given.cluster.pod_security, 0, provider).place
         (StatefulSetBroker if given.deployment.kind == "statefulset" else OperatorBroker)(given, place, provider)
 

@@ -69,6 +69,23 @@ def pod(found: Declared, name: str = "core-daemon") -> dict[str, Any]:
     return spec
 
 
+def test_the_provider_keeps_objects_over_changes_and_adopts_others_only_where_asked() -> None:
+    """What it does with these is shown by a real one in test_failed_ups.py."""
+
+    def provider(found: Declared) -> dict[str, Any]:
+        return found.everything["pulumi:providers:kubernetes", "cluster"]
+
+    always = {
+        "clusterIdentifier": "test",
+        "enablePatchForce": "true",
+        "enableConfigMapMutable": "true",
+        "enableSecretMutable": "true",
+    }
+    assert provider(plain()) == always
+    adopting = provider(declaring.pools(settings(adopt=True, kubernetes={**CLUSTER, "identifier": "paris"})))
+    assert adopting == {**always, "clusterIdentifier": "paris", "upsertExistingObjects": "true"}
+
+
 def test_the_daemon_reads_its_pool_and_its_driver_as_they_were_declared(tmp_path: Path) -> None:
     pools = [{"name": "core", "orphan_ttl": "PT90S", "overrides": {"a.b=1": {"unbind_delay": 5}}}, {"name": "other"}]
     daemon = {**CLUSTER["daemon"], "limits": {"starts_in_flight": 3}, "intervals": {"debounce": "PT0.5S"}}

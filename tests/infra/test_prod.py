@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,34 +11,10 @@ from testbed.broker import Broker
 from testbed.kubernetes.building import binaries
 from testbed.kubernetes.cluster import Cluster
 from testbed.waiting import until
-from tests.infra.clustered import SCRIPTED, on_cluster
+from tests.infra.clustered import OPERATED, SCRIPTED, on_cluster, prometheus_operator
 
 # The first may have to build KEDA.
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
-
-#: What a cluster with the Prometheus operator knows, without what the operator asks of it.
-KINDS = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
-
-
-def prometheus_operator(cluster: Cluster) -> None:
-    """Let the cluster know the kinds of the Prometheus operator."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    group = "monitoring.coreos.com"
-    for kind, plural in KINDS.items():
-        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-        names = {"kind": kind, "plural": plural, "singular": kind.lower()}
-        spec: dict[str, Any] = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
-        cluster.apply(
-            {
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "metadata": {"name": f"{plural}.{group}"},
-                "spec": spec,
-            }
-        )
-    shown = "jsonpath={.items[*].status.conditions[?(@.type=='Established')].status}"
-    wanted = [f"crd/{plural}.{group}" for plural in KINDS.values()]
-    until(lambda: cluster.kubectl("get", *wanted, "-o", shown) == "True True", every=0.5, what=f"{wanted} established")
 
 
 def test_a_pool_is_scaled_by_keda_and_watched_and_a_second_up_changes_nothing(
@@ -84,7 +59,7 @@ def test_a_pool_is_scaled_by_keda_and_watched_and_a_second_up_changes_nothing(
 
         (scaler,) = stack.get("core", "scaledobjects")["items"]
         assert scaler["spec"]["triggers"][0]["authenticationRef"] == {"name": "core-broker"}
-        found = {kind: stack.get("core", kind)["items"] for kind in (*KINDS.values(), "networkpolicies", "pdb")}
+        found = {kind: stack.get("core", kind)["items"] for kind in (*OPERATED.values(), "networkpolicies", "pdb")}
         assert all(found.values()), found
         stack.must_up("--refresh", "--expect-no-changes")
     finally:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from testbed.waiting import until
 from tests.infra.conftest import Stack
 from tests.infra.test_dev import findings
 
 ORPHANS = "core-orphan"
-
-
-def publish(stack: Stack, queue: str, count: int) -> None:
-    """Put messages into a queue, and wait until the broker's own count says so."""
-    body = {"properties": {}, "routing_key": queue, "payload": "x", "payload_encoding": "string"}
-    for _ in range(count):
-        stack.broker.management.call("POST", "exchanges", stack.vhost, "amq.default", "publish", body=body)
-    until(lambda: (stack.broker.management.queue(stack.vhost, queue) or {}).get("messages", 0) >= count)
 
 
 def queues(stack: Stack) -> set[str]:
@@ -127,23 +114,7 @@ def test_a_policy_of_others_that_would_win_stops_a_preview(stack: Stack) -> None
 
 
 def test_an_up_that_was_killed_is_finished_by_a_second_one(newest: Stack, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        ["pulumi", "up", "--yes", "--stack", "dev", "--non-interactive"],
-        cwd=newest.project.directory,
-        env=newest.project.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until(lambda: newest.vhost in newest.vhosts(), what="the vhost")
-    finally:
-        plugins = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        process.wait()
-        for one in plugins:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+    newest.kill_an_up(lambda: newest.vhost in newest.vhosts(), "the vhost")
 
     # None that a killed command can leave half written
     assert list((newest.project.directory / "state").rglob("*.attrs")) == []
@@ -168,8 +139,8 @@ def test_a_state_beside_which_an_empty_file_was_left_is_read_once_that_file_is_r
 
 def test_destroy_is_refused_with_counts_while_a_queue_holds_messages(stack: Stack) -> None:
     stack.must_up()
-    publish(stack, ORPHANS, 3)
-    publish(stack, "core-poison", 1)
+    stack.publish(ORPHANS, 3)
+    stack.publish("core-poison", 1)
 
     done = stack.destroy()
 
@@ -188,22 +159,30 @@ def test_destroy_is_refused_with_counts_while_a_queue_holds_messages(stack: Stac
 
 def test_destroy_goes_on_once_the_queues_are_empty(newest: Stack) -> None:
     newest.must_up()
-    publish(newest, ORPHANS, 2)
+    newest.publish(ORPHANS, 2)
     assert newest.destroy().code != 0
 
-    newest.broker.management.call("DELETE", "queues", newest.vhost, ORPHANS, "contents")
-    until(lambda: not (newest.broker.management.queue(newest.vhost, ORPHANS) or {}).get("messages"))
+    newest.purge(ORPHANS)
     done = newest.destroy()
 
     assert done.code == 0, done.text
     nothing_made(newest)
 
 
+def test_a_guard_waits_for_queues_and_nothing_else_so_that_it_is_there_whatever_fails(newest: Stack) -> None:
+    newest.must_up()
+
+    made = newest.project.state()["resources"]
+    (guard,) = [one for one in made if one["urn"].endswith("dynamic/osrdyne:Guard::core")]
+    kinds = {urn.split("::")[2].rpartition("$")[2] for urn in guard["dependencies"]}
+    assert kinds == {"rabbitmq:index/queue:Queue"}
+
+
 def test_a_request_queue_that_the_daemon_made_counts_too(newest: Stack) -> None:
     newest.must_up()
     body = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-osrdyne-key": "42"}}
     newest.broker.management.put("queues", newest.vhost, "core-req-42", body=body)
-    publish(newest, "core-req-42", 1)
+    newest.publish("core-req-42", 1)
 
     done = newest.destroy()
 
@@ -216,7 +195,7 @@ def test_the_removal_of_a_pool_whose_queues_hold_messages_is_refused(newest: Sta
     both = [*newest.values["pools"], {"name": "other"}]
     newest.configure(pools=both)
     newest.must_up()
-    publish(newest, "other-orphan", 2)
+    newest.publish("other-orphan", 2)
 
     newest.configure()
     done = newest.up()
@@ -236,7 +215,7 @@ def test_a_queue_that_must_be_replaced_is_kept_while_it_holds_messages(newest: S
     newest.broker.management.delete("queues", newest.vhost, ORPHANS)
     body = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-max-length": 7}}
     newest.broker.management.put("queues", newest.vhost, ORPHANS, body=body)
-    publish(newest, ORPHANS, 2)
+    newest.publish(ORPHANS, 2)
 
     refused = newest.up("--refresh")
 
@@ -249,7 +228,7 @@ def test_a_queue_that_must_be_replaced_is_kept_while_it_holds_messages(newest: S
 
 def test_another_vhost_for_the_stack_does_not_take_the_messages_of_the_old_one(newest: Stack) -> None:
     newest.must_up()
-    publish(newest, ORPHANS, 2)
+    newest.publish(ORPHANS, 2)
 
     newest.configure(vhost=f"{newest.vhost}-new")
     done = newest.up()

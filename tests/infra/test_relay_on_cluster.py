@@ -157,6 +157,7 @@ def test_requests_of_a_pool_and_calls_over_nodes_reach_a_worker_that_polls(stack
     assert secret_key not in said
     assert WORKER not in said
     assert "osrdyne-relay" in said
+    assert stack.project.exposed() == []
 
     # And then nothing is left
     done = stack.destroy()

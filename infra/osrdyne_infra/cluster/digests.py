@@ -10,7 +10,8 @@ from osrdyne_protocol import foreign_json
 
 def warning(raw: Mapping[str, str]) -> str | None:
     """Return what to say of the images in a stack's configuration, None where each has a digest."""
-    found = sorted({image for value in raw.values() for image in _images(_read(value)) if "@sha256:" not in image})
+    ours = (value for path, value in raw.items() if path.startswith("osrdyne:"))
+    found = sorted({image for value in ours for image in _images(_read(value)) if "@sha256:" not in image})
     if not found:
         return None
     return (

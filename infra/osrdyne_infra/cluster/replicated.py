@@ -15,13 +15,11 @@ from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta import v1 as meta
 from pulumi_kubernetes.policy import v1 as policy
 
-from osrdyne_infra.cluster.access import LABELS, Place, part
+from osrdyne_infra.cluster.access import LABELS, PROGRESS, Place, part
 from osrdyne_infra.pool.worker_templates import NOBODY
 
 #: Annotation of the pods: another value is another pod.
 CONFIGURATION = "osrdyne.io/configuration"
-#: Seconds after which a rollout that does not go on has failed, and `up` says so.
-PROGRESS = 300
 #: Seconds that one of these processes may need to end.
 GRACE = 30
 #: A pod goes when the one that takes its place is ready.

@@ -91,6 +91,9 @@ class Cluster(StrictModel):
     namespace: Namespace
     #: Which context of the kubeconfig; the current one by default.
     context: Filled = ""
+    #: Which cluster it is, in words of your own; the stack's name by default. While they stay, another address or
+    #: authority is another way to the same cluster. Others are another cluster, where all is made again.
+    identifier: Filled = ""
     #: The Pod Security Standard that the namespaces enforce.
     pod_security: Annotated[str, BeforeValidator(checks.choice("restricted", "baseline", "privileged"))] = "restricted"
     #: Contents of a kubeconfig, which is a setting of its own; that of this machine by default.

@@ -15,9 +15,9 @@ from pathlib import Path
 from testbed import apt
 
 #: The oldest Go that builds all of the modules.
-OLDEST = (1, 26, 4)
+OLDEST = (1, 26, 6)
 #: What is fetched where the machine's is older.
-FETCHED = "1.26.4"
+FETCHED = "1.26.6"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

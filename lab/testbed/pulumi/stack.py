@@ -5,6 +5,7 @@ The program is that of the checkout; configuration and state are the test's.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import ROOT
-from testbed.pulumi.building import programs
+from testbed.pulumi.building import programs, released
 
 #: Seconds for one command on a busy machine.
 PATIENCE = 480
@@ -45,6 +46,8 @@ class Project:
     passphrase: str = field(repr=False)
     #: The stack that is meant.
     stack: str = "dev"
+    #: The secrets of its configuration.
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         shutil.copy(ROOT / "Pulumi.yaml", self.directory)
@@ -70,6 +73,8 @@ class Project:
             "PULUMI_BACKEND_URL": f"file://{self.directory}/state?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": self.passphrase,
             "PULUMI_SKIP_UPDATE_CHECK": "1",
+            # What `enable_patch_force` is for newer providers.
+            **({} if released() else {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}),
         }
 
     def pulumi(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> Done:
@@ -95,6 +100,7 @@ class Project:
         file.write_text("\n".join([*kept, "config:", lines]))
         if not kept:
             self.must("stack", "init", self.stack)
+        self.secrets = dict(secrets)
         for name, value in secrets.items():
             self.must("config", "set", "--stack", self.stack, "--secret", name, stdin=value)
 
@@ -111,9 +117,32 @@ class Project:
         )
         return found
 
+    def exposed(self) -> list[str]:
+        """Return which secrets the exported state has in the clear: settings, and passwords that the stack made.
+
+        Raises AssertionError where it has one nowhere, so that nothing could be found.
+        """
+        export = ("stack", "export", "--stack", self.stack)
+        hidden, clear = (self.must(*export, *more).out for more in ((), ("--show-secrets",)))
+        known = dict(self.secrets)
+        for made in json.loads(clear)["deployment"]["resources"]:
+            if made["type"].endswith(":Password"):
+                known[made["urn"]] = json.loads(made["outputs"]["password"]["plaintext"])
+        assert [name for name, secret in known.items() if not _holds(clear, secret)] == []
+        return sorted(name for name, secret in known.items() if _holds(hidden, secret))
+
     def state(self) -> dict[str, Any]:
         """The deployment of the stack as it is stored."""
         files = list((self.directory / "state/.pulumi/stacks").rglob(f"{self.stack}.json"))
         assert len(files) == 1, files
         deployment: dict[str, Any] = json.loads(files[0].read_text())["checkpoint"]["latest"]
         return deployment
+
+
+def _holds(exported: str, secret: str) -> bool:
+    """Return whether an exported state has a secret as it is, as a Secret of a cluster has it, or in JSON in JSON."""
+    # `pulumi config set` keeps no line's end after it.
+    text = secret.rstrip("\n")
+    once = json.dumps(text)[1:-1]
+    forms = (once, json.dumps(once)[1:-1], base64.b64encode(text.encode()).decode())
+    return any(form in exported for form in forms)

@@ -23,3 +23,7 @@ def test_images_without_a_digest_are_named_wherever_they_stand() -> None:
 
 def test_nothing_is_said_where_each_image_has_one() -> None:
     assert digests.warning({"osrdyne:kubernetes": json.dumps({"daemon": {"image": PINNED}})}) is None
+
+
+def test_what_other_programs_are_given_is_not_looked_at() -> None:
+    assert digests.warning({"website:front": json.dumps({"image": "nginx:1"})}) is None

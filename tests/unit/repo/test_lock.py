@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import steps
+from testbed.pulumi import building
 
 LOCK = Path(steps.ROOT, "requirements.lock").read_text()
 PYPROJECTS = [name for name in steps.tracked("pyproject.toml") if name != "pyproject.toml"]
@@ -91,3 +92,8 @@ def test_the_bus_and_a_worker_over_https_bring_no_pika() -> None:
     assert "pika" in brought("osrdyne-client")
     assert not {"pika", "redis"} & brought("osrdyne-bus", "command", "metrics", "proton")
     assert "pika" not in brought("osrdyne-relay", "client", "node", "s3", "worker")
+
+
+def test_the_tests_build_the_pulumi_of_the_python_packages() -> None:
+    for package, version in {"pulumi": building.VERSION, "pulumi-kubernetes": building.KUBERNETES}.items():
+        assert pinned()[package].startswith(f"{package}=={version.removeprefix('v')} ")

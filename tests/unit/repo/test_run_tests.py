@@ -19,7 +19,7 @@ import tier_run
 import tiers
 import verdict
 from run_tests import Runner
-from testbed import broker, postgres, prepare, suite
+from testbed import broker, imported, postgres, prepare, suite
 from testbed.waiting import until
 from tests.unit.repo.ended_tiers import run_of
 from tier_run import Run
@@ -204,7 +204,7 @@ def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails
 
 
 def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other() -> None:
-    for tier in sorted(prepare.BROKER_TIERS):
+    for tier in sorted(imported.broker_tiers()):
         small = [part.name for part in prepare.needed("test", [tier])]
         assert "RabbitMQ 4.0" in small
         assert not {"RabbitMQ 4.3", "Docker engine", "Pulumi"} & {*small}
@@ -213,13 +213,35 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
     assert tiers.ONE_BROKER == broker.DEMO_VERSION
 
 
-def test_only_make_test_all_prepares_a_postgresql_for_the_jobs_and_the_faults() -> None:
-    small, whole = ({part.name for part in prepare.needed(one, ["jobs"])} for one in ("test", "test-all"))
+@pytest.mark.parametrize("tier", ["jobs", "faults", "infra", "roles"])
+def test_only_make_test_all_prepares_a_postgresql_and_for_each_tier_that_has_one(tier: str) -> None:
+    small, whole = ({part.name for part in prepare.needed(one, [tier])} for one in ("test", "test-all"))
 
     assert "PostgreSQL" in whole - small
-    assert "PostgreSQL" not in {
-        part.name for part in prepare.needed("test-all", prepare.BROKER_TIERS - {"jobs", "faults"})
+    assert "PostgreSQL" not in {part.name for part in prepare.needed("test-all", ["relay", "bus", "drivers"])}
+
+
+def test_a_tier_gets_the_engines_that_its_tests_import_also_by_way_of_tests_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imported, "ROOT", tmp_path)
+    monkeypatch.setattr(imported, "TESTS", tmp_path / "tests")
+    texts = {
+        "near/test_it.py": "from testbed.postgres import Postgres\n",
+        "far/deep/test_it.py": "def test_it():\n    from tests.far import helper\n",
+        "far/helper.py": "from tests.near.fixtures import server\n",
+        "near/fixtures.py": "import testbed.redis\n",
+        "neither/test_it.py": "from testbed import docker\n",
+        "unit/test_it.py": "from testbed.postgres import Postgres\n",
     }
+    for name, text in texts.items():
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).write_text(text)
+
+    assert imported.tiers_that_import("testbed.postgres") == {"near"}
+    assert imported.tiers_that_import("testbed.redis") == {"near", "far"}
+    assert imported.tiers_that_import("testbed.docker") == {"neither"}
+    assert imported.broker_tiers() == {"near", "far", "neither"}
 
 
 def test_make_engines_makes_every_part() -> None:
