@@ -152,9 +152,7 @@ class DaemonChecks(Checks):
             self._confirms[event.actor, name_of(message)].append(event.at)
 
     def _acked(self, event: Event) -> None:
-        # The daemon takes requests from their queues, too, where no worker can be started.
-        takes = event.actor.startswith("daemon") and event.place.startswith(NAMES.request_queue_prefix)
-        if not (takes or event.place in (NAMES.orphan_queue, NAMES.dead_letter_queue)) or event.message is None:
+        if event.place not in (NAMES.orphan_queue, NAMES.dead_letter_queue) or event.message is None:
             return
         if event.message.headers.get(headers.X_LAST_DEATH_QUEUE) == NAMES.unanswered_queue:
             return  # the broker dropped it

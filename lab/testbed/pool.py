@@ -176,8 +176,6 @@ class DaemonProcess:
                     "orphan_ttl",
                     "consumer_timeout",
                     "keys",
-                    "start_failures",
-                    "worker_reasons",
                 )
             }
             | {"limits": asdict(chosen.limits)},

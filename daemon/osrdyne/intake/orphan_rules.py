@@ -11,11 +11,9 @@ Times in headers are integer milliseconds of the wall clock: they cross processe
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 
 from osrdyne.base.republish import REFUSED_REPLY_TO, republished
-from osrdyne.state.values import Attempt
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
@@ -54,7 +52,7 @@ class ErrorAnswer:
 
     status: str
     reason: str
-    #: For `throttled` and `start_failed`: after how many milliseconds another try may succeed.
+    #: For `throttled`: after how many milliseconds another try may succeed.
     retry_after_ms: int | None = None
     #: Where a new key was not woken: by what (`keys`, `budget` or `groups`).
     refused: str | None = None
@@ -86,15 +84,6 @@ def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int, own_user: str |
         return ErrorAnswer(statuses.EXPIRED, "waited too long for its worker group's queue")
     properties.headers[headers.X_HOPS] = hops + 1
     return Forward(key, properties, deadline, hops)
-
-
-def start_failed(attempt: Attempt, wait: float, *, with_reason: bool) -> ErrorAnswer:
-    """Return the answer while workers of a key cannot be started. `wait`: seconds until the next try, or infinity."""
-    reason = f"workers of this key could not be started, {attempt.unstarted} times in a row"
-    if with_reason and attempt.error is not None:
-        reason = f"{reason}; the last time: {' '.join(attempt.error.split())}"
-    later = None if wait == math.inf else max(0, math.ceil(1000 * wait))
-    return ErrorAnswer(statuses.START_FAILED, reason, retry_after_ms=later)
 
 
 def origin(original: Properties, own_user: str | None) -> Origin:

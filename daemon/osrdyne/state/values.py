@@ -32,8 +32,6 @@ class QueueState:
     looked_at: float | None = None
     #: When the first sample after that look showed no unacknowledged message.
     sampled_at: float | None = None
-    #: What waited in it was taken back since it was bound: no worker of its key can be started.
-    emptied: bool = False
     #: When to look again at an unwanted queue that others use or bind; other steps do not wait for it.
     recheck_at: float = 0.0
     #: Failures in a row of this queue's actions, the earliest time of the next try, and the last reason.
@@ -77,8 +75,6 @@ class Attempt:
     alive: bool = False
     #: When it last failed; None when it never did, or has run long enough since.
     failed_at: float | None = None
-    #: Starts in a row that ended before a worker said `started`.
-    unstarted: int = 0
 
 
 @dataclass(slots=True)
