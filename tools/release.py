@@ -81,7 +81,11 @@ def prepare(version: str, today: str, root: Path = steps.ROOT) -> None:
     changelog.write_text(text.replace(_UNRELEASED, f"{_UNRELEASED}\n## [{version}] - {today}\n", 1))
     page.write_text(rows.replace(_HEAD, f"{_HEAD}| {version} | {today} | `Release {version}` |\n", 1))
     versions.write(version, root)
-    git("commit", "--quiet", "--all", "--message", f"Release {version}", root=root)
+    try:
+        git("commit", "--quiet", "--all", "--message", f"Release {version}", root=root)
+    except subprocess.CalledProcessError as error:
+        git("reset", "--quiet", "--hard", root=root)  # the tree was clean before
+        steps.stop(f"git refuses the commit: {error.stderr.strip()}; the tree is as it was")
 
 
 def _section(changelog: str, name: str) -> str:

@@ -19,7 +19,7 @@ _BEFORE = (
     r'^version = "',  # of a package, and of all in the root's file
     r'"osrdyne[a-z-]*(?:\[[a-z0-9,]+\])?==',  # a pin of a sibling
     r'"version": "',  # of the description of an API
-    r"\bosrdyne(?:-airports)?:",  # a tag of an image
+    r"\b(?:osrdyne(?:-airports)?|airports):",  # a tag of an image
 )
 #: Texts about versions of the past, which stay.
 _PAST = ("CHANGELOG.md", "docs/releases.md", "docs/decisions/", "requirements.lock", "lab/", "tests/")

@@ -438,7 +438,7 @@ async def test_a_callback_that_raises_gives_its_messages_back(connection: Connec
 
 @pytest.mark.both_versions
 async def test_an_alarm_blocks_confirms_and_loses_nothing(private_broker: Broker) -> None:
-    connection = await Connection.open(private_broker.amqp_uri(), name="test", timeout=30)
+    connection = await Connection.open(private_broker.amqp_uri(), name="test", answers=30)
     channel = await connection.channel(confirm=True)
     await channel.declare_queue("q")
     private_broker.rabbitmqctl("-q", "set_vm_memory_high_watermark", "0.00001")

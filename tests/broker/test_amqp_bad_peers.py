@@ -69,7 +69,7 @@ async def broker() -> AsyncIterator[FakeBroker]:
 
 @pytest.fixture
 async def connection(broker: FakeBroker) -> AsyncIterator[Connection]:
-    opened = await Connection.open(broker.uri, name="test", timeout=1.0)
+    opened = await Connection.open(broker.uri, name="test", answers=1.0)
     yield opened
     await opened.close()
 

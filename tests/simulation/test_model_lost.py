@@ -13,6 +13,7 @@ import pytest
 from osrdyne.errors import ManagementError
 from osrdyne_amqp import Channel, Connection, QueueInfo
 from osrdyne_amqp.errors import ConnectionLost, Locked, Nacked
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_pool.broker import quorum
 from osrdyne_protocol.names import PoolNames
 from simulation.model import ModelBroker, history
@@ -229,7 +230,7 @@ def test_a_connection_with_a_channel_that_waits_does_not_close_in_good_order() -
         await asyncio.sleep(1)
         return round(broker.now - began), broker.connection_names()
 
-    assert run(program, version="4.0") == (4, [])
+    assert run(program, version="4.0") == (1 + CLOSE_SECONDS, [])
 
 
 def test_a_lost_queue_stays_lost_when_the_broker_starts_again() -> None:

@@ -28,7 +28,7 @@ _SEEN = {
     "the list of an endpoint is not read": ("^lost", 1),
     "a caller does not see that its request is lost": ("after the loss at", 4),
     "a worker does not hear that its request is lost": ("was not told of the loss", 4),
-    "a request that may have run is written again after a loss": ("^twice", 251),
+    "a request that may have run is written again after a loss": ("^twice", 216),
     "a worker that goes away takes a request along": ("NotCollected, and there was no cause", 8),
     "a claim is repeated by another token": ("PeerGone, and there was no cause", 8),
 }

@@ -140,11 +140,11 @@ class EventLine:
         if self._blocked is not None:
             self._blocked.cancel()
         self.lost += self._waiting_events
+        self._waiting.clear()
+        self._log_lost(self.lost)  # now: the rest of the end may be cut short
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._waiting.clear()
-        self._log_lost(self.lost)
 
     @property
     def _is_open(self) -> bool:

@@ -29,7 +29,7 @@ class Wait(enum.StrEnum):
         """
         match self:
             case Wait.CONNECTING:
-                return f"the broker is away ({detail})"
+                return f"the broker is away ({detail})" + ("; it may have the request" if left else "")
             case Wait.BLOCKED:
                 then = "it may take the request when that is over" if left else "the request was not sent"
                 return f"the broker takes no messages in its alarm ({detail}); {then} (see `osrdyne status`)"

@@ -292,6 +292,7 @@ class Dispatcher:
             confirm = self._publish(call, channel)
         elif self._renew_expiration(call):
             channel.send(self._exchange, call.key, call.body, call.properties, mandatory=True)
+            call.left = True
             self._accepted(call)
             return
         else:
@@ -451,6 +452,6 @@ class Dispatcher:
         # Without confirms, a request that was written counts as accepted.
         if reason is not None and not (call.state is State.ACCEPTED and self._options.confirm):
             return Wait.BLOCKED, reason
-        if call.state is State.ACCEPTED:
+        if call.state is State.ACCEPTED and self._options.confirm:
             return Wait.CONFIRMED, reason
         return Wait.SENT if call.left else Wait.UNSENT, None

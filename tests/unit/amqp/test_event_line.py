@@ -84,7 +84,10 @@ class StandInConnection:
                     one.set_exception(ConnectionLost("506"))
 
     async def close(self) -> None:
-        self.end()
+        try:
+            await asyncio.sleep(self._broker.closes_within)
+        finally:
+            self.end()
 
 
 class StandInBroker:
@@ -110,6 +113,8 @@ class StandInBroker:
         #: No connection can be opened; publishers have to wait; the connection of each publisher is closed.
         self.away = self.blocked = self.refuses = False
         self.slowness = 0.1
+        #: Seconds for which it does not answer the close of a connection.
+        self.closes_within = 0.0
 
     async def open(self) -> Any:
         self.attempts += 1
@@ -225,6 +230,18 @@ async def test_what_waits_is_bounded_and_what_is_lost_is_counted(
     assert line.lost == 8
     send(line, 0)
     assert broker.interruptions[1:] == [("42", "w1", 1)]
+
+
+async def test_what_is_lost_at_the_end_is_logged_also_where_the_broker_does_not_answer(
+    broker: StandInBroker, line: EventLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(line, 1)
+    await line.settled()
+    broker.blocked, broker.closes_within = True, 60
+    send(line, 2, 3)
+    await line.close()
+    assert [record.__dict__["events"] for record in caplog.records if "were lost" in record.message] == [2]
+    await asyncio.sleep(60)
 
 
 async def test_a_broker_that_takes_nothing_for_now_gets_it_later(broker: StandInBroker, line: EventLine) -> None:

@@ -176,13 +176,34 @@ async def test_a_call_that_the_broker_took_before_the_alarm_waits_for_its_worker
     assert "the broker took the request, and is in an alarm (low on disk)" in str(error)
 
 
-async def test_a_call_without_confirms_cannot_know_that_the_broker_took_it_before_the_alarm() -> None:
+class Proven:
+    """A channel on which requests of a key leave at once."""
+
+    def send(self, *_: object, **__: object) -> None:
+        """Write a request; no answer comes."""
+
+
+@pytest.mark.parametrize(("reason", "wait"), [(None, Wait.SENT), ("low on disk", Wait.BLOCKED)])
+async def test_a_call_without_confirms_that_was_written_may_be_with_the_broker(reason: str | None, wait: Wait) -> None:
     link = Link()
+    link.lanes.shared = lambda key: Proven()  # type: ignore[assignment,method-assign]
+    link.blocked_reason = reason
     core = core_of(link, confirm=False)
-    call, _ = asked(core)
-    call.state, call.left = State.ACCEPTED, True
-    link.blocked_reason = "low on disk"
-    assert (await waited(core)).wait is Wait.BLOCKED
+    asked(core)
+    error = await waited(core)
+    assert error.wait is wait
+    assert "was not sent" not in str(error)
+
+
+async def test_a_call_that_had_left_when_the_connection_broke_may_be_with_the_broker() -> None:
+    link = Link()
+    core = core_of(link)
+    asked(core)
+    link.lanes.let_leave()
+    core._link, core._trouble = None, ConnectionLost("gone")
+    error = await waited(core)
+    assert error.wait is Wait.CONNECTING
+    assert "the broker is away (gone); it may have the request" in str(error)
 
 
 async def test_a_call_whose_confirm_is_given_up_was_sent_and_is_not_said_to_have_stayed_here() -> None:

@@ -148,6 +148,15 @@ def test_a_release_without_a_change_is_refused(clone: Path) -> None:
         release.main(VERSION, clone)
 
 
+def test_a_commit_that_git_refuses_leaves_the_tree_as_it_was(clone: Path) -> None:
+    hook = clone / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(SystemExit, match="git refuses the commit: not today; the tree is as it was"):
+        release.prepare(VERSION, "2026-11-28", clone)
+    assert release.git("status", "--porcelain", root=clone) == ""
+
+
 def test_the_files_of_a_release_are_made_of_its_own_commit_only(clone: Path) -> None:
     release.prepare(VERSION, "2026-11-28", clone)
     commit = release.git("rev-parse", "HEAD", root=clone)

@@ -61,13 +61,14 @@ class Connection:
         name: str,
         heartbeat: float = 5.0,
         timeout: float = 10.0,
+        answers: float = 10.0,
     ) -> Connection:
         """Connect to `amqp://` or `amqps://` user:password@host:port/vhost, percent-encoded, within `timeout`
         seconds.
 
         `name` is what the broker shows for this connection. A peer that is silent for two heartbeats (whole
-        seconds) is given up. `timeout` bounds every later call too. The query takes pika's options, and for TLS
-        those of `osrdyne_amqp.connecting.tls`: `?cacertfile=/etc/ssl/ca.pem`.
+        seconds) is given up. The broker has `answers` seconds for each later answer. The query takes pika's options,
+        and for TLS those of `osrdyne_amqp.connecting.tls`: `?cacertfile=/etc/ssl/ca.pem`.
 
         Raises InvalidUri, BrokerUnreachable, TlsFailed, AccessRefused (log-in, virtual host). No password in
         any text.
@@ -81,7 +82,7 @@ class Connection:
                 outcome.set_result(error)
 
         wire = Wire(parameters, on_open_callback=settle, on_open_error_callback=settle)
-        self = cls(wire, place.where, timeout)
+        self = cls(wire, place.where, answers)
         try:
             async with asyncio.timeout(timeout):
                 error = await asyncio.shield(outcome)
