@@ -184,6 +184,24 @@ async def test_a_closed_driver_has_reported_the_workers_that_ended_before(
     assert ["status 3" in (change.error or "") for change in found] == [True]
 
 
+async def test_an_end_has_the_lines_of_its_own_worker_also_where_the_next_one_runs(
+    machine: SubprocessSubject,
+) -> None:
+    # What it leaves behind keeps its output, so that the report of its end waits for that for a second.
+    left_behind = "env -i PATH=$PATH setsid sleep 5 &"
+    command = f"echo first $(ls once 2> /dev/null); [ -e once ] && sleep 100; touch once; {left_behind} exit 3"
+    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", command), working_directory=machine.state.parent))
+    await driver.start("a")
+    await until_async(lambda: not machine.record("a").exists())
+
+    await driver.start("a")
+    await until_async(lambda: "first once" in machine.log("a").read_text())
+
+    end = (await next_change(driver)).end
+    assert end is not None
+    assert (end.code, end.output) == (3, ("first",))
+
+
 def run_as_another_user(code: str, state: Path) -> list[str]:
     """Runs code with a driver, in a process whose user has no other; returns the lines that it prints."""
     head = f"""

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.base import GroupState, How
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne.errors import DriverError
@@ -181,12 +181,22 @@ async def test_a_worker_that_ends_while_another_is_being_started_leaves_the_list
     slow = SlowSpawn(monkeypatch)
     started = asyncio.create_task(driver.start("b"))
     await until_async(slow.began.is_set)
+    ends: list[How] = []
+
+    async def read() -> None:
+        ends.extend([change.end.how async for change in driver.changes() if change.end is not None])
+
+    reading = asyncio.create_task(read())
 
     await machine.kill("a")
 
     await until_async(lambda: has_only(driver, "b"))
     slow.goes_on.set()
     await started
+    assert (await listed(driver)).keys() == {"b"}
+    await driver.close()
+    await reading
+    assert ends == [How.SIGNAL]
 
 
 async def has_only(driver: SubprocessDriver, key: str) -> bool:

@@ -75,6 +75,8 @@ class SubprocessDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         #: The last report of an exit, by group name: the next one waits for it, so that changes come in order.
         self._reports: dict[str, asyncio.Task[None]] = {}
+        #: Ids of workers whose end is reported and whose record is still there.
+        self._reported_ids: set[str] = set()
         self._tidied: float | None = None
         LeftOver("kill").report(map(str, self._records.running_elsewhere()))
         control.raise_open_files()
@@ -205,8 +207,11 @@ class SubprocessDriver:
         # An uncollected exit is watched too, and reported at once like any other.
         if self._watching.watch(name, record) or control.is_alive(record.identity):
             return record
-        log.info("worker had ended while no daemon watched it", extra=_fields(record))
-        self._unread.tell(Change(record.key, None, self._end(name, record, WorkerEnd(How.UNKNOWN))))
+        if record.worker_id in self._reported_ids:
+            self._reported_ids.discard(record.worker_id)
+        else:
+            log.info("worker had ended while no daemon watched it", extra=_fields(record))
+            self._unread.tell(Change(record.key, None, self._end(name, record, WorkerEnd(How.UNKNOWN))))
         self._records.remove(record)
         _kill_left_over(record)
         return None
@@ -225,10 +230,13 @@ class SubprocessDriver:
     def _on_exit(self, ended: ProcessExit) -> None:
         record = ended.record
         _kill_left_over(record)
-        # When another daemon or a start of ours holds the lock, the next listing removes the record.
-        with contextlib.suppress(DriverError), self._records.locked():
-            self._records.remove(record)
-        report = self._in_a_task(self._report(ended, self._reports.get(ended.name)))
+        try:
+            with self._records.locked():
+                self._records.remove(record)
+        except DriverError:  # another daemon or a start of ours holds the lock: the next listing removes the record
+            self._reported_ids.add(record.worker_id)
+        seconds = control.clock() - record.started
+        report = self._in_a_task(self._report(ended, seconds, self._reports.get(ended.name)))
         self._reports[ended.name] = report
         report.add_done_callback(partial(self._reported, ended.name))
 
@@ -236,12 +244,12 @@ class SubprocessDriver:
         if self._reports.get(name) is report:
             del self._reports[name]
 
-    async def _report(self, ended: ProcessExit, former: asyncio.Task[None] | None) -> None:
+    async def _report(self, ended: ProcessExit, seconds: float, former: asyncio.Task[None] | None) -> None:
         record = ended.record
         requested = record.stopping_since is not None
         if ended.killed or not requested:
             await self._launcher.until_written(ended.name)
-        end = self._end(ended.name, record, ended.end, seconds=control.clock() - record.started)
+        end = self._end(ended.name, record, ended.end, seconds=seconds)
         if requested:
             end = dataclasses.replace(end, how=How.STOPPED, code=None, output=end.output if ended.killed else ())
         if former is not None:
@@ -266,7 +274,7 @@ class SubprocessDriver:
             end,
             worker_id=record.worker_id,
             seconds=seconds,
-            output=self._launcher.last_lines(name),
+            output=self._launcher.last_lines(name, record.worker_id),
             log=self._launcher.log(name),
         )
 

@@ -101,14 +101,14 @@ class Launcher:
         """Return where a group's log is."""
         return str(self._logs.path(name))
 
-    def last_lines(self, name: str) -> tuple[str, ...]:
-        """Return what a group's last worker wrote last, with the broker's password struck out."""
+    def last_lines(self, name: str, worker_id: str) -> tuple[str, ...]:
+        """Return what a worker of a group wrote last, with the broker's password struck out."""
         try:
             secrets = redaction.passwords(self._worker_amqp_uri())
         except (SettingsError, ValueError):
             # What cannot be struck out is not shown.
             return ()
-        return self._logs.last_lines(name, secrets)
+        return self._logs.last_lines(name, worker_id, secrets)
 
     async def until_written(self, name: str) -> None:
         """Wait until all that an ended worker wrote is in its log; at most a second, as others may have its output."""

@@ -154,16 +154,18 @@ class Logs:
                     continue
             self._writers.discard(pid)
 
-    def last_lines(self, name: str, secrets: set[str]) -> tuple[str, ...]:
-        """Return what the last worker of a group wrote last, as an error may show it."""
+    def last_lines(self, name: str, worker_id: str, secrets: set[str]) -> tuple[str, ...]:
+        """Return what a worker of a group wrote last, as an error may show it: none of its successor."""
         try:
             with self.path(name).open("rb") as file:
                 start = file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
                 lines = file.read().decode("utf-8", errors="replace").splitlines()
         except OSError:
             return ()
-        head = max((number for number, line in enumerate(lines) if line.startswith(_HEAD)), default=-1)
-        return redaction.last_lines(lines[head + 1 :], secrets, without_begin=head < 0 < start)
+        heads = [number for number, line in enumerate(lines) if line.startswith(_HEAD)]
+        begin = next((number for number in reversed(heads) if worker_id in lines[number]), -1)
+        end = next((number for number in heads if number > begin), len(lines))
+        return redaction.last_lines(lines[begin + 1 : end], secrets, without_begin=begin < 0 < start)
 
     def tidy(self, running: Mapping[str, Mapping[str, object]], keep: int) -> None:
         """Hold every log to its limit and the number of logs of groups that no longer run to `keep`.
