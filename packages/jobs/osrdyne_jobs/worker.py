@@ -463,7 +463,7 @@ def _left(until: float | None) -> float | None:
 def _said(error: BaseException) -> str:
     """Return an exception as a reason, whatever its text is, without the values of an SQL statement."""
     try:
-        return f"{type(error).__name__}: {_reason(error)}"
+        return f"{type(error).__name__}: {tracebacks.without_values(error, _reason(error))}"
     except Exception:  # noqa: BLE001 - its __str__ raises
         return type(error).__name__
 
