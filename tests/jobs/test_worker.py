@@ -703,8 +703,23 @@ def test_the_values_that_a_driver_says_itself_are_not_kept(
 
 
 def test_a_password_is_found_wherever_an_address_has_it() -> None:
-    addresses = ["postgresql://a:x%40y@db,db2/jobs", "postgresql:///jobs?user=a&password=p%26q", "sqlite:////a", None]
-    assert tracebacks.passwords(addresses) == {"x%40y", "x@y", "p%26q", "p&q"}
+    addresses = [
+        "postgresql://a:x%40y@db,db2/jobs",
+        "postgresql:///jobs?user=a&password=p%26q&sslpassword=of+a+key&passfile=/f",
+        "sqlite:////a",
+        None,
+    ]
+    assert tracebacks.passwords(addresses) == {"x%40y", "x@y", "p%26q", "p&q", "of+a+key"}
+
+
+def test_the_present_password_of_an_engine_is_masked_and_the_one_that_libpq_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "for-libpq")
+    passwords = ["first", "second"]
+    own = engine_for(lambda: f"postgresql://a:{passwords.pop(0)}@nowhere/jobs")
+    assert tracebacks.secrets_of(own) == {"second", "for-libpq"}
+    assert tracebacks.secrets_of(own) == {"for-libpq"}  # where its function raises, the rest is masked
 
 
 def test_an_exception_that_cannot_be_shown_fails_its_attempt_all_the_same(

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import Engine
 
-from osrdyne_jobs.database.engines import FILE_VARIABLE, VARIABLE
+from osrdyne_jobs.database.engines import FILE_VARIABLE, VARIABLE, address_of
 from osrdyne_protocol.errors import SettingsError, causes
 from osrdyne_protocol.worker_environment import WORKER_AMQP_URI, WORKER_AMQP_URI_FILE
 from osrdyne_runtime.settings import secrets
@@ -32,21 +32,23 @@ def passwords(addresses: Iterable[str | None]) -> set[str]:
     for address in filter(None, addresses):
         userinfo, _, _ = address.partition("://")[2].partition("/")[0].rpartition("@")
         given = [userinfo.partition(":")[2]]
-        # PostgreSQL takes it as a parameter, too.
-        given += [part.removeprefix("password=") for part in re.split("[?&]", address) if part.startswith("password=")]
+        # PostgreSQL takes passwords as parameters, too.
+        given += re.findall("[?&](?:ssl)?password=([^?&]*)", address)
         found.update(given, map(unquote, given))
     return found - {""}
 
 
-def secrets_of(engine: Engine, address: str | None) -> set[str]:
-    """Return the passwords that this worker was given: of its database at an `address`, and of its broker."""
-    known = [address, os.environ.get(VARIABLE), os.environ.get(WORKER_AMQP_URI)]
+def secrets_of(engine: Engine) -> set[str]:
+    """Return the passwords that this worker was given: of its database, and of its broker."""
+    known = [os.environ.get(VARIABLE), os.environ.get(WORKER_AMQP_URI)]
+    with suppress(Exception):  # of the caller's function; the connection says what is wrong with it
+        known.append(address_of(engine))
     for variable in (FILE_VARIABLE, WORKER_AMQP_URI_FILE):
         if file := os.environ.get(variable):
             with suppress(SettingsError):
                 known.append(secrets.in_file(file, variable))
-    own = engine.url.password
-    return passwords(known) | ({str(own)} if own else set())
+    own = (engine.url.password, os.environ.get("PGPASSWORD"))  # which libpq reads
+    return passwords(known) | {str(password) for password in own if password}
 
 
 def without(hidden: Collection[str], text: str) -> str:
