@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket as socket_module
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import create_server, socket
+from typing import Any
 
 import psutil
 import pytest
@@ -18,10 +20,10 @@ from aiohttp.test_utils import TestServer
 
 from osrdyne_relay.client import AsyncRelayClient
 from osrdyne_relay.client.addresses import Nodes, timeout_at
-from osrdyne_relay.errors import NodeLost
+from osrdyne_relay.errors import NodeLost, NodesAway
 from osrdyne_relay.worker import RelayWorker
 from testbed.authority import Authority
-from testbed.waiting import until_async
+from testbed.waiting import PATIENCE, until_async
 
 TOKEN = "a-token-of-some-client-of-a-node"
 
@@ -157,3 +159,24 @@ async def test_a_node_that_is_tried_first_is_given_the_timeout_of_the_call(answe
 )
 def test_a_node_says_that_a_call_is_over_before_it_counts_as_lost(within: float, left: float) -> None:
     assert timeout_at(within, 3.0) == left
+
+
+async def test_a_name_that_is_not_found_in_time_sends_nothing_and_the_next_node_is_called(
+    answering: AnsweringNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, over = socket_module.getaddrinfo, threading.Event()
+
+    def slow(host: str, *more: Any, **options: Any) -> Any:
+        if host == "slow.test":
+            over.wait(PATIENCE)
+        return found(host, *more, **options)
+
+    monkeypatch.setattr(socket_module, "getaddrinfo", slow)
+    try:
+        async with client_of("http://slow.test:1", answering.url) as client:
+            assert (await client.call("e", b"", timeout=0.5)).body == b"answered"
+        async with client_of("http://slow.test:1") as client:
+            with pytest.raises(NodesAway, match=r"slow\.test"):
+                await client.call("e", b"", timeout=0.2)
+    finally:
+        over.set()

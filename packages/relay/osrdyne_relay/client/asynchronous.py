@@ -44,8 +44,9 @@ _NOT_UPGRADED: dict[int, type[RelayError]] = {401: AccessDenied, 429: TooMany, 5
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
-def _timeout(connect: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
+def _timeout(connect: float, silence: float | None = None) -> aiohttp.ClientTimeout:
+    # The first for the name's addresses, too. It waits for no other connection: there may be any number of them.
+    return aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=silence)
 
 
 class Session:
@@ -107,7 +108,7 @@ class Session:
         """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
         self.check_here()
         shown = self.nodes.authorization()
-        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=STREAM_SILENCE_SECONDS)
+        within = _timeout(CONNECT_SECONDS, STREAM_SILENCE_SECONDS)
         try:
             async with self._session.get(
                 url, headers=shown, allow_redirects=False, timeout=within, ssl=self.nodes.tls
