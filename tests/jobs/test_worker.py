@@ -11,8 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
+from psycopg.errors import CheckViolation
 from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import IntegrityError
 
 from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states
 from osrdyne_jobs.database import tables
@@ -657,9 +659,67 @@ def test_the_values_of_a_statement_are_not_kept(engine: Engine, client: JobClien
     assert "('4711',)" not in traceback
 
 
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        pytest.param(lambda error: error, id="itself"),
+        pytest.param(lambda error: ExceptionGroup("two", [ExceptionGroup("inner", [error]), OSError()]), id="a group"),
+        pytest.param(lambda error: RuntimeError(f"not written: {error}, {error.orig}"), id="its text in another's"),
+    ],
+)
+def test_the_values_of_a_row_that_was_refused_are_not_kept_however_its_error_is_raised(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, wrapped: Callable[[IntegrityError], Exception]
+) -> None:
+    engine.hide_parameters = False
+
+    def writes(_: Run) -> None:
+        try:
+            with engine.begin() as connection:
+                connection.execute(text("CREATE TABLE seats (pin TEXT, free INT CHECK (free > 0))"))
+                connection.execute(text("INSERT INTO seats VALUES (:pin, 0)"), {"pin": f"{4 * 1000}\u2028{7 * 1000}"})
+        except IntegrityError as error:
+            raise wrapped(error) from error.orig
+
+    job = client.submit("plain", "r", {})
+    make_worker(writes).handle(request())
+    run = last_run(engine, job.id)
+    assert "check constraint" in run["traceback"].lower()
+    for said in (run["reason"], run["traceback"]):
+        assert "4000" not in said
+        assert "7000" not in said
+
+
+def test_the_values_that_a_driver_says_itself_are_not_kept(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    def writes(_: Run) -> None:
+        raise CheckViolation("a row violates a constraint\nDETAIL:  Failing row contains (1, alice, 4711).")
+
+    job = client.submit("plain", "r", {})
+    make_worker(writes).handle(request())
+    run = last_run(engine, job.id)
+    assert run["reason"] == "CheckViolation: a row violates a constraint"
+    assert run["traceback"].endswith("CheckViolation: a row violates a constraint")
+
+
 def test_a_password_is_found_wherever_an_address_has_it() -> None:
-    addresses = ["postgresql://a:x%40y@db,db2/jobs", "postgresql:///jobs?user=a&password=p%26q", "sqlite:////a", None]
-    assert tracebacks.passwords(addresses) == {"x%40y", "x@y", "p%26q", "p&q"}
+    addresses = [
+        "postgresql://a:x%40y@db,db2/jobs",
+        "postgresql:///jobs?user=a&password=p%26q&sslpassword=of+a+key&passfile=/f",
+        "sqlite:////a",
+        None,
+    ]
+    assert tracebacks.passwords(addresses) == {"x%40y", "x@y", "p%26q", "p&q", "of+a+key"}
+
+
+def test_the_present_password_of_an_engine_is_masked_and_the_one_that_libpq_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "for-libpq")
+    passwords = ["first", "second"]
+    own = engine_for(lambda: f"postgresql://a:{passwords.pop(0)}@nowhere/jobs")
+    assert tracebacks.secrets_of(own) == {"second", "for-libpq"}
+    assert tracebacks.secrets_of(own) == {"for-libpq"}  # where its function raises, the rest is masked
 
 
 def test_an_exception_that_cannot_be_shown_fails_its_attempt_all_the_same(

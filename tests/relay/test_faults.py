@@ -294,9 +294,12 @@ async def test_a_node_is_closed_in_time_while_redis_answers_nothing_and_its_call
         address.write_text(redis.address_file.read_text().replace(f":{redis.port}", f":{proxy.port}"))
         async with Relay(settings(redis, redis={"url_file": str(address)})) as relay:
             waiting = asyncio.create_task(relay.queue_and_wait("e", b""))
+            call = relay.start("e", b"")
             await relay.ask_redis()
             proxy.silence()
+            cancelling = asyncio.create_task(call.cancel())
             async with asyncio.timeout(3.5):
                 await relay.close()
-            with pytest.raises(RelayClosed):
-                await waiting
+            for task in (waiting, cancelling):
+                with pytest.raises(RelayClosed):
+                    await task

@@ -222,7 +222,6 @@ class JobWorker:
         self._home = Home()
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
-        self._address = database if isinstance(database, str) else None
         self._looking = for_one_statement(self._engine)
         self._outage = OutageLog(log, "the database", meanwhile="no job is begun here", database=place(self._engine))
         try:
@@ -404,7 +403,7 @@ class JobWorker:
 
     def _failed(self, error: BaseException, before: str = "") -> Ending:
         """Return the end of a run by an exception, without the passwords that this worker was given."""
-        given = tracebacks.secrets_of(self._engine, self._address)
+        given = tracebacks.secrets_of(self._engine)
         return Ending(states.FAILED, tracebacks.without(given, before + _said(error)), tracebacks.kept(error, given))
 
     def _finish(self, run: Run, ending: Ending, *, goes_on: bool = False) -> Run | None:
@@ -463,7 +462,7 @@ def _left(until: float | None) -> float | None:
 def _said(error: BaseException) -> str:
     """Return an exception as a reason, whatever its text is, without the values of an SQL statement."""
     try:
-        return f"{type(error).__name__}: {_reason(error)}"
+        return f"{type(error).__name__}: {tracebacks.without_values(error, _reason(error))}"
     except Exception:  # noqa: BLE001 - its __str__ raises
         return type(error).__name__
 

@@ -95,13 +95,20 @@ class Call:
     async def response(self) -> Response:
         """Wait for the response. Raises a RelayError. A caller that is cancelled here cancels the call."""
         try:
+            return await self._outcome()
+        except asyncio.CancelledError:
+            self._want_cancel()
+            self._task.add_done_callback(self._unheard)
+            raise
+
+    async def _outcome(self) -> Response:
+        """Wait for the end of the call. Raises CancelledError only where the caller is cancelled."""
+        try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             me = asyncio.current_task()
             if self._task.cancelled() and me is not None and not me.cancelling():
                 raise RelayClosed from None  # Redis did not answer at the end of the node
-            self._want_cancel()
-            self._task.add_done_callback(self._unheard)
             raise
 
     def _unheard(self, task: asyncio.Task[Response]) -> None:
@@ -117,7 +124,7 @@ class Call:
         self._response_wanted = True
         self._want_cancel()
         try:
-            response = await asyncio.shield(self._task)
+            response = await self._outcome()
         except Cancelled as ended:
             return Cancellation(ended.stage)
         return Cancellation(Stage.FINISHED_BEFORE, response)

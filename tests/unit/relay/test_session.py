@@ -1,24 +1,29 @@
-"""What is left of a session's connections when it has ended, at nodes over TLS that stand still."""
+"""A session at nodes over TLS that stand still: when its calls end, where they go, and what is left of its sockets."""
 
 from __future__ import annotations
 
 import asyncio
+import socket as socket_module
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import create_server, socket
+from typing import Any
 
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from osrdyne_relay.client import AsyncRelayClient
-from osrdyne_relay.errors import NodeLost
+from osrdyne_relay.client.addresses import Nodes, timeout_at
+from osrdyne_relay.errors import NodeLost, NodesAway
 from osrdyne_relay.worker import RelayWorker
 from testbed.authority import Authority
-from testbed.waiting import until_async
+from testbed.waiting import PATIENCE, until_async
 
 TOKEN = "a-token-of-some-client-of-a-node"
 
@@ -93,3 +98,85 @@ async def test_a_call_to_a_node_that_stands_still_ends_a_second_after_its_timeou
     async with asyncio.timeout(20.0), AsyncRelayClient(node.url, token=TOKEN, ca_file=node.ca_file) as client:
         with pytest.raises(NodeLost, match=r"did not answer within 1.2 s. The request may have run"):
             await client.call("e", b"", timeout=0.2)
+
+
+@dataclass
+class AnsweringNode:
+    """Answers each call over plain HTTP at once, and notes its query."""
+
+    url: str
+    queries: list[dict[str, str]]
+
+
+@pytest.fixture
+async def answering() -> AsyncIterator[AnsweringNode]:
+    async def answer(request: web.Request) -> web.Response:
+        made.queries.append(dict(request.query))
+        return web.Response(body=b"answered")
+
+    app = web.Application()
+    app.router.add_post("/v1/call", answer)
+    server = TestServer(app)
+    await server.start_server()
+    made = AnsweringNode(str(server.make_url("")).rstrip("/"), [])
+    yield made
+    await server.close()
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """An address over TLS at which no handshake is ever answered."""
+    with create_server(("127.0.0.1", 0)) as listener:
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def client_of(*urls: str) -> AsyncRelayClient:
+    """A client that tries nodes in this order."""
+    nodes = Nodes(urls, token=TOKEN)
+    nodes.worked(urls[0])
+    return AsyncRelayClient(nodes)
+
+
+@pytest.mark.parametrize("timeout", [0.4, 1.5])
+async def test_a_node_that_is_tried_later_is_given_the_time_that_is_left(
+    answering: AnsweringNode, timeout: float
+) -> None:
+    with silent() as first:
+        async with client_of(first, answering.url) as client:
+            assert (await client.call("e", b"", timeout=timeout)).body == b"answered"
+    assert 0 < float(answering.queries[0]["timeout"]) < timeout
+
+
+async def test_a_node_that_is_tried_first_is_given_the_timeout_of_the_call(answering: AnsweringNode) -> None:
+    async with client_of(answering.url) as client:
+        for timeout in (30, 0.25, None):
+            await client.call("e", b"", timeout=timeout)
+    assert [query.get("timeout") for query in answering.queries] == ["30.0", "0.25", None]
+
+
+@pytest.mark.parametrize(
+    ("within", "left"), [(4.0, 3.0), (2.0, 1.0), (1.0, 0.5), (0.0, 0.0), (-1.0, -0.5), (90.0, 3.0)]
+)
+def test_a_node_says_that_a_call_is_over_before_it_counts_as_lost(within: float, left: float) -> None:
+    assert timeout_at(within, 3.0) == left
+
+
+async def test_a_name_that_is_not_found_in_time_sends_nothing_and_the_next_node_is_called(
+    answering: AnsweringNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, over = socket_module.getaddrinfo, threading.Event()
+
+    def slow(host: str, *more: Any, **options: Any) -> Any:
+        if host == "slow.test":
+            over.wait(PATIENCE)
+        return found(host, *more, **options)
+
+    monkeypatch.setattr(socket_module, "getaddrinfo", slow)
+    try:
+        async with client_of("http://slow.test:1", answering.url) as client:
+            assert (await client.call("e", b"", timeout=0.5)).body == b"answered"
+        async with client_of("http://slow.test:1") as client:
+            with pytest.raises(NodesAway, match=r"slow\.test"):
+                await client.call("e", b"", timeout=0.2)
+    finally:
+        over.set()

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     Connection,
@@ -66,6 +67,14 @@ def _now_of_sqlite(*_: Any, **__: Any) -> str:
 
 #: The address of a database, or a function that returns the present one.
 Address = str | Callable[[], str]
+#: By engine: an engine's own URL has no password.
+_ADDRESSES: WeakKeyDictionary[Engine, Address] = WeakKeyDictionary()
+
+
+def address_of(engine: Engine) -> str | None:
+    """Return the present address of an engine that was made here. Raises what its function raises."""
+    address = _ADDRESSES.get(engine)
+    return address() if callable(address) else address
 
 
 def engine_for(
@@ -133,6 +142,7 @@ def _made(
 
 def _set_up(engine: Engine, address: Address, read: addresses.DatabaseAddress, clock: Callable[[], float]) -> None:
     forks.follow(engine)
+    _ADDRESSES[engine] = address
     if read.is_postgresql:
         from osrdyne_jobs.database import postgresql
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -135,18 +135,26 @@ def _url(text: str) -> str:
 
 def call_of(
     endpoint: str, request: Request | bytes, timeout: float | None, pickup_timeout: float | None
-) -> tuple[str, dict[str, str], Request, float | None]:
-    """Return path and headers of a call over HTTP, the request, and the seconds after which its node counts as lost.
+) -> tuple[Callable[..., str], dict[str, str], Request, float | None]:
+    """Return what makes the path of a call over HTTP with a `timeout`, the headers, the request, and the whole timeout.
 
     Raises InvalidCall or TooLarge.
     """
     timeout, pickup_timeout = checked_timeouts(timeout, pickup_timeout)
     whole = checked_request(request)
-    path = wire.path(wire.CALL, check_endpoint(endpoint), timeout=timeout, pickup_timeout=pickup_timeout)
+    path = partial(wire.path, wire.CALL, check_endpoint(endpoint), pickup_timeout=pickup_timeout)
     headers = {"Content-Type": "application/octet-stream"}
     if whole.headers:
         headers[wire.HEADERS_HEADER] = wire.dump_headers(wire.checked_headers(dict(whole.headers)))
-    return path, headers, whole, None if timeout is None else timeout + LOST_AFTER_TIMEOUT_SECONDS
+    return path, headers, whole, timeout
+
+
+def timeout_at(within: float, timeout: float) -> float:
+    """Return the timeout of a call at a node that counts as lost `within` seconds, which says before that it is over.
+
+    To the millisecond. It has half of less than two seconds. Where nothing is left, it is not above 0.
+    """
+    return min(timeout, round(max(within - LOST_AFTER_TIMEOUT_SECONDS, within / 2), 3))
 
 
 def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:

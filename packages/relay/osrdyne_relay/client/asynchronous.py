@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import io
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar, Unpack
 
@@ -14,6 +14,7 @@ import aiohttp
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     CONNECT_SECONDS,
+    LOST_AFTER_TIMEOUT_SECONDS,
     STREAM_REMOVAL_SECONDS,
     STREAM_SILENCE_SECONDS,
     STREAM_STALL_SECONDS,
@@ -26,6 +27,7 @@ from osrdyne_relay.client.addresses import (
     response_of,
     size_in,
     stream_of,
+    timeout_at,
 )
 from osrdyne_relay.client.sockets import Sockets
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
@@ -42,8 +44,9 @@ _NOT_UPGRADED: dict[int, type[RelayError]] = {401: AccessDenied, 429: TooMany, 5
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
-def _timeout(connect: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
+def _timeout(connect: float, silence: float | None = None) -> aiohttp.ClientTimeout:
+    # The first for the name's addresses, too. It waits for no other connection: there may be any number of them.
+    return aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=silence)
 
 
 class Session:
@@ -105,7 +108,7 @@ class Session:
         """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
         self.check_here()
         shown = self.nodes.authorization()
-        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=STREAM_SILENCE_SECONDS)
+        within = _timeout(CONNECT_SECONDS, STREAM_SILENCE_SECONDS)
         try:
             async with self._session.get(
                 url, headers=shown, allow_redirects=False, timeout=within, ssl=self.nodes.tls
@@ -304,25 +307,34 @@ class AsyncRelayClient:
         docs/reference/relay-errors.md has a table. Cancelling this task cancels the call.
         """
         self._session.check_here()
-        path, headers, whole, within = call_of(endpoint, request, timeout, pickup_timeout)
+        path, headers, whole, timeout = call_of(endpoint, request, timeout, pickup_timeout)
         written: list[str] = []
         try:
             headers |= wire.dump_streams(await stored(self.streams, whole.streams, written))
-            return await self._call(path, headers, whole.body, within)
+            return await self._call(path, headers, whole.body, timeout)
         except NodeLost:
             raise  # the request may run
         except BaseException:  # as where this task is cancelled
             await self.streams.remove_all(written)
             raise
 
-    async def _call(self, path: str, headers: dict[str, str], body: bytes, within: float | None) -> Response:
+    async def _call(
+        self, path: Callable[..., str], headers: dict[str, str], body: bytes, timeout: float | None
+    ) -> Response:
         failures: dict[str, object] = {}
         clock = asyncio.get_running_loop().time
-        deadline = None if within is None else clock() + within
+        began, within, left = clock(), None, None
         for url in self._nodes.order():
+            if timeout is not None:
+                within = began + timeout + LOST_AFTER_TIMEOUT_SECONDS - clock()
+                left = timeout_at(within, timeout)
+                if left <= 0:
+                    failures[url] = "no time was left to try it"
+                    continue
             try:
-                within = None if deadline is None else max(0.0, deadline - clock())
-                answer = await self._session.ask("POST", url + path, headers=headers, body=body, within=within)
+                answer = await self._session.ask(
+                    "POST", url + path(timeout=left), headers=headers, body=body, within=within
+                )
                 response = response_of(*answer)
             except (NodesAway, NodeStopping) as error:
                 failures[url] = error

@@ -222,6 +222,11 @@ class RequestRunner:
     async def close(self) -> None:
         """Give up the answers that are on their way, and end the connections of handlers in threads."""
         answers = list(self._answers)
+        if answers:
+            log.warning(
+                "answers are given up, as this worker ends and their nodes did not take them",
+                extra={"answers": len(answers)},
+            )
         for task in answers:
             task.cancel()
         await asyncio.gather(*answers, return_exceptions=True)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Unpack, cast
 
-from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_calls.handling import Handler
 from osrdyne_calls.runners import runner_of
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes
@@ -20,6 +19,9 @@ from osrdyne_relay.worker.request_runner import RequestRunner
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
 from osrdyne_relay.worker.websocket import WebSocketReceiver
 from osrdyne_runtime import program
+
+#: Seconds after `grace` for the last answers to reach their nodes: work that is done would be lost otherwise.
+LAST_ANSWERS_SECONDS = 5.0
 
 #: A handler of the worker library, or one that uses data streams.
 RelayHandler = Callable[[RelayRequest], bytes | None] | Callable[[AsyncRelayRequest], Awaitable[bytes | None]]
@@ -45,8 +47,9 @@ class RelayWorker:
 
         `handler`: a plain function runs in `threads` threads or in the `executor`; an `async def` runs on the loop.
         `at_once`: most requests of each endpoint at a time; without it, as many as there are threads.
-        `grace`: seconds that work in hand may take after the stop. `websocket`: False for long polls, where a proxy
-        lets no WebSocket pass. Raises SettingsError and InvalidCall.
+        `grace`: seconds that work in hand may take after the stop. Its answers have `LAST_ANSWERS_SECONDS` more to
+        reach their nodes. `websocket`: False for long polls, where a proxy lets no WebSocket pass.
+        Raises SettingsError and InvalidCall.
         """
         self._nodes = Nodes(urls, **identity)
         self._endpoints = [
@@ -90,8 +93,7 @@ class RelayWorker:
                     await requests.rest()
             requests.over.set()
             with suppress(TimeoutError):
-                # For the last answers.
-                async with asyncio.timeout(CLOSE_SECONDS):
+                async with asyncio.timeout(LAST_ANSWERS_SECONDS):
                     await asyncio.wait(tasks)
                     await requests.rest()
         finally:
