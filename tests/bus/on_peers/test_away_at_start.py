@@ -22,7 +22,7 @@ NOBODY = ["amqp://127.0.0.1:1", "amqp://127.0.0.1:2"]
 def connection_of(kept: KeptConnection) -> Any:
     """Return a connection over which nothing is done."""
     kept._lost = asyncio.get_running_loop().create_future()
-    connection = SimpleNamespace(peer=NOBODY[0], close=lambda: asyncio.sleep(0))
+    connection = SimpleNamespace(peer=NOBODY[0], close=lambda _timeout: asyncio.sleep(0))
     senders = SimpleNamespace(close=lambda: None)
     return SimpleNamespace(senders=senders, nodes=None, replies=None, connection=connection)
 
