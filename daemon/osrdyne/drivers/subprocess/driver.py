@@ -12,17 +12,16 @@ import contextlib
 import dataclasses
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
+from osrdyne.drivers.subprocess.reports import ExitReports, fields
 from osrdyne.drivers.subprocess.template import GRACE_MARGIN, SubprocessTemplate
 from osrdyne.drivers.subprocess.watching import ProcessExit, ProcessWatch
 from osrdyne.drivers.unread import UnreadChanges
@@ -71,10 +70,9 @@ class SubprocessDriver:
         self._unread = UnreadChanges()
         #: Held while records and processes change, also while a thread waits for a process that is being started.
         self._changing = asyncio.Lock()
-        #: Starts, and reports of exits, that are under way.
-        self._tasks: set[asyncio.Task[None]] = set()
-        #: The last report of an exit, by group name: the next one waits for it, so that changes come in order.
-        self._reports: dict[str, asyncio.Task[None]] = {}
+        #: Starts that are under way.
+        self._starts: set[asyncio.Task[None]] = set()
+        self._reports = ExitReports(self._launcher, self._unread, self._grace, self._follow)
         #: Ids of workers whose end is reported and whose record is still there.
         self._reported_ids: set[str] = set()
         self._tidied: float | None = None
@@ -84,7 +82,10 @@ class SubprocessDriver:
     async def start(self, key: str) -> None:
         """Start a worker unless one runs. While the former is stopping, the next follows when it is gone."""
         # A start that its caller gives up goes on, so that the record gets the pid of the process.
-        await asyncio.shield(self._in_a_task(self._start(key)))
+        start = asyncio.create_task(self._start(key))
+        self._starts.add(start)
+        start.add_done_callback(self._starts.discard)
+        await asyncio.shield(start)
 
     async def stop(self, key: str) -> None:
         """Send SIGTERM once; what still runs when the grace is over is killed, by this daemon or the next."""
@@ -102,7 +103,7 @@ class SubprocessDriver:
             if stopping is None:
                 raise DriverError(f"cannot stop the worker of key {key!r}: no free descriptor; raise its LimitNOFILE")
             self._records.write(stopping)
-        log.info("worker asked to stop", extra=_fields(stopping))
+        log.info("worker asked to stop", extra=fields(stopping))
 
     async def list(self) -> builtins.list[Group]:
         """Return the groups of our pool and instance; records whose process has gone are cleaned up."""
@@ -122,17 +123,11 @@ class SubprocessDriver:
     async def close(self) -> None:
         """Finish the starts that are under way, stop watching, and report what has ended. The workers run on."""
         self._start_again.clear()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._starts, self._reports.finish(), return_exceptions=True)
         self._watching.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._reports.finish()
         self._launcher.close()
         self._unread.end()
-
-    def _in_a_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _start(self, key: str) -> None:
         name = self._records.name(key)
@@ -165,7 +160,7 @@ class SubprocessDriver:
         record = dataclasses.replace(record, pid=identity.pid, start_ticks=identity.start_ticks)
         self._watching.watch(name, record)
         self._records.write(record)
-        log.info("worker started", extra=_fields(record))
+        log.info("worker started", extra=fields(record))
 
     def _look(self, name: str, record: ProcessRecord) -> ProcessRecord | None:
         """Return the present record of a group, None when its worker has gone."""
@@ -210,8 +205,7 @@ class SubprocessDriver:
         if record.worker_id in self._reported_ids:
             self._reported_ids.discard(record.worker_id)
         else:
-            log.info("worker had ended while no daemon watched it", extra=_fields(record))
-            self._unread.tell(Change(record.key, None, self._end(name, record, WorkerEnd(How.UNKNOWN))))
+            self._reports.unseen(name, record)
         self._records.remove(record)
         _kill_left_over(record)
         return None
@@ -222,7 +216,7 @@ class SubprocessDriver:
             with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
                 if name in records or not control.is_alive(record.identity):
                     continue
-            log.warning("record of a live worker was missing", extra=_fields(record))
+            log.warning("record of a live worker was missing", extra=fields(record))
             with contextlib.suppress(DriverError):
                 self._records.write(record)
             records[name] = record
@@ -235,58 +229,16 @@ class SubprocessDriver:
                 self._records.remove(record)
         except DriverError:  # another daemon or a start of ours holds the lock: the next listing removes the record
             self._reported_ids.add(record.worker_id)
-        seconds = control.clock() - record.started
-        report = self._in_a_task(self._report(ended, seconds, self._reports.get(ended.name)))
-        self._reports[ended.name] = report
-        report.add_done_callback(partial(self._reported, ended.name))
+        self._reports.begin(ended)
 
-    def _reported(self, name: str, report: asyncio.Task[None]) -> None:
-        if self._reports.get(name) is report:
-            del self._reports[name]
-
-    async def _report(self, ended: ProcessExit, seconds: float, former: asyncio.Task[None] | None) -> None:
-        record = ended.record
-        requested = record.stopping_since is not None
-        if ended.killed or not requested:
-            await self._launcher.until_written(ended.name)
-        end = self._end(ended.name, record, ended.end, seconds=seconds)
-        if requested:
-            end = dataclasses.replace(end, how=How.STOPPED, code=None, output=end.output if ended.killed else ())
-        if former is not None:
-            await asyncio.wait([former])
-        error = self._error(ended, end)
-        log.log(
-            logging.INFO if error is None else logging.WARNING,
-            "worker ended",
-            extra={**_fields(record), "how": ended.how, "error": error},
-        )
-        self._unread.tell(Change(record.key, error, end))
+    async def _follow(self, ended: ProcessExit) -> None:
+        """Start the next worker of a group whose start was requested while this one was stopping."""
         if ended.name in self._start_again:
             self._start_again.discard(ended.name)
             try:
-                await self._start(record.key)
+                await self._start(ended.record.key)
             except DriverError as refusal:
-                self._unread.tell(Change(record.key, str(refusal), WorkerEnd(How.NO_START)))
-
-    def _end(self, name: str, record: ProcessRecord, end: WorkerEnd, *, seconds: float | None = None) -> WorkerEnd:
-        """Return the end of a worker with all that is known of it."""
-        return dataclasses.replace(
-            end,
-            worker_id=record.worker_id,
-            seconds=seconds,
-            output=self._launcher.last_lines(name, record.worker_id),
-            log=self._launcher.log(name),
-        )
-
-    def _error(self, ended: ProcessExit, end: WorkerEnd) -> str | None:
-        """Return what a person should know of an exit, None for a requested one."""
-        trace = f"see {end.log}" + (f": {end.output[-1]}" if end.output else "")
-        if ended.killed:
-            return (
-                f"worker did not end within {self._grace:g} s of SIGTERM and was killed; "
-                f"what it held goes back to its queue; {trace}"
-            )
-        return None if end.how is How.STOPPED else f"worker {ended.how} after {end.seconds:.1f} s; {trace}"
+                self._unread.tell(Change(ended.record.key, str(refusal), WorkerEnd(How.NO_START)))
 
     async def _tidy(self, running: dict[str, ProcessRecord]) -> None:
         now = control.clock()
@@ -305,11 +257,11 @@ def _kill_left_over(record: ProcessRecord) -> None:
             killed = control.kill_left_over(record.pid, record.worker_id)
         except OSError as error:
             log.warning(
-                "what a worker left behind cannot be looked for", extra={**_fields(record), "reason": str(error)}
+                "what a worker left behind cannot be looked for", extra={**fields(record), "reason": str(error)}
             )
             return
         if killed:
-            log.warning("processes that a worker left behind were killed", extra={**_fields(record), "count": killed})
+            log.warning("processes that a worker left behind were killed", extra={**fields(record), "count": killed})
 
 
 def _group(record: ProcessRecord) -> Group:
@@ -318,7 +270,3 @@ def _group(record: ProcessRecord) -> Group:
     else:
         state = GroupState.STARTING if record.pid is None else GroupState.RUNNING
     return Group(record.key, state, workers=0 if record.pid is None else 1, template=record.template)
-
-
-def _fields(record: ProcessRecord) -> dict[str, object]:
-    return {"key": record.key, "pid": record.pid, "worker_id": record.worker_id}

@@ -1,0 +1,97 @@
+"""What is said of the exit of a process: how it ended and its last lines, in the order of the exits of its group."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from osrdyne.drivers.base import Change, How, WorkerEnd
+from osrdyne.drivers.subprocess import control
+from osrdyne.drivers.subprocess.launch import Launcher
+from osrdyne.drivers.subprocess.records import ProcessRecord
+from osrdyne.drivers.subprocess.watching import ProcessExit
+from osrdyne.drivers.unread import UnreadChanges
+
+log = logging.getLogger(__name__)
+
+
+class ExitReports:
+    """Reports of exits. Each waits for what the worker still writes, and for the report before it."""
+
+    def __init__(
+        self, launcher: Launcher, unread: UnreadChanges, grace: float, then: Callable[[ProcessExit], Awaitable[None]]
+    ) -> None:
+        """`grace` is what a worker has after SIGTERM, in seconds. `then` is awaited when an exit has been reported."""
+        self._launcher = launcher
+        self._unread = unread
+        self._grace = grace
+        self._then = then
+        #: The last report by group name. The next one waits for it.
+        self._last: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, ended: ProcessExit) -> None:
+        """Report an exit that was seen now."""
+        seconds = control.clock() - ended.record.started
+        report = asyncio.create_task(self._report(ended, seconds, self._last.get(ended.name)))
+        self._last[ended.name] = report
+        report.add_done_callback(partial(self._is_done, ended.name))
+
+    async def finish(self) -> None:
+        """Wait for the reports that have begun."""
+        await asyncio.gather(*self._last.values(), return_exceptions=True)
+
+    def unseen(self, name: str, record: ProcessRecord) -> None:
+        """Report a worker that ended while no daemon watched it."""
+        log.info("worker had ended while no daemon watched it", extra=fields(record))
+        self._unread.tell(Change(record.key, None, self._end(name, record, WorkerEnd(How.UNKNOWN))))
+
+    def _is_done(self, name: str, report: asyncio.Task[None]) -> None:
+        if self._last.get(name) is report:
+            del self._last[name]
+
+    async def _report(self, ended: ProcessExit, seconds: float, former: asyncio.Task[None] | None) -> None:
+        record = ended.record
+        requested = record.stopping_since is not None
+        if ended.killed or not requested:
+            await self._launcher.until_written(ended.name)
+        end = self._end(ended.name, record, ended.end, seconds=seconds)
+        if requested:
+            end = dataclasses.replace(end, how=How.STOPPED, code=None, output=end.output if ended.killed else ())
+        if former is not None:
+            await asyncio.wait([former])
+        error = self._error(ended, end)
+        log.log(
+            logging.INFO if error is None else logging.WARNING,
+            "worker ended",
+            extra={**fields(record), "how": ended.how, "error": error},
+        )
+        self._unread.tell(Change(record.key, error, end))
+        await self._then(ended)
+
+    def _end(self, name: str, record: ProcessRecord, end: WorkerEnd, *, seconds: float | None = None) -> WorkerEnd:
+        """Return the end of a worker with all that is known of it."""
+        return dataclasses.replace(
+            end,
+            worker_id=record.worker_id,
+            seconds=seconds,
+            output=self._launcher.last_lines(name, record.worker_id),
+            log=self._launcher.log(name),
+        )
+
+    def _error(self, ended: ProcessExit, end: WorkerEnd) -> str | None:
+        """Return what a person should know of an exit, None for a requested one."""
+        trace = f"see {end.log}" + (f": {end.output[-1]}" if end.output else "")
+        if ended.killed:
+            return (
+                f"worker did not end within {self._grace:g} s of SIGTERM and was killed; "
+                f"what it held goes back to its queue; {trace}"
+            )
+        return None if end.how is How.STOPPED else f"worker {ended.how} after {end.seconds:.1f} s; {trace}"
+
+
+def fields(record: ProcessRecord) -> dict[str, object]:
+    """Return what a log message says of a worker."""
+    return {"key": record.key, "pid": record.pid, "worker_id": record.worker_id}
