@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from osrdyne.drivers.base import Change, GroupState
+from osrdyne.drivers.base import GroupState, How
 from osrdyne.drivers.systemd import driver as systemd
 from osrdyne.errors import DriverError
 from testbed.waiting import PATIENCE, until_async
@@ -164,7 +164,10 @@ async def test_a_worker_that_ends_badly_when_it_was_asked_to_end_is_not_an_error
     await units.until_running(driver, "a")
     await driver.stop("a")
     async with asyncio.timeout(PATIENCE):
-        assert await anext(aiter(driver.changes())) == Change("a")
+        change = await anext(aiter(driver.changes()))
+    assert (change.key, change.error) == ("a", None)
+    assert change.end is not None
+    assert change.end.how is How.STOPPED
 
     async def nothing_left() -> bool:
         return await is_empty(driver) and not list(units.files.iterdir())
