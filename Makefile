@@ -57,7 +57,7 @@ pipeline-demo: setup ## The year's flights as events, tables, better delays and 
 picture: setup ## Record a run of the demo as docs/demo.svg, on a broker of its own, in a minute or two
 	@$(BIN)/python tools/picture.py
 
-check: setup ## Check format, lint, types, import order, Ansible and YAML
+check: setup ## Check format, lint, types, import order, links of the docs, Ansible and YAML
 	@$(BIN)/python tools/check.py
 
 format: setup ## Format the code and fix what ruff can fix
@@ -85,6 +85,9 @@ lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--custom-compile-command "make lock" requirements.in --output-file requirements.lock
 	@git --no-pager diff --stat -- requirements.lock
+
+site: setup ## Make the docs as a site, in dist/site; open its index.html
+	@$(BIN)/python tools/site_of_docs.py
 
 release: setup ## Make all files of a release in dist: make release VERSION=1.2.3; nothing is uploaded, see docs/releasing.md
 	@$(BIN)/python tools/release.py "$(VERSION)"

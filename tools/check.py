@@ -42,6 +42,7 @@ def checks() -> list[Check]:
         Check("mypy --strict", ["mypy", "--strict", *python]),
         Check("lint-imports", ["lint-imports", "--no-cache"]),
         # --offline: nothing is fetched, all collections come with the ansible package.
+        Check("site", ["python", "tools/site_of_docs.py", "--check"]),
         Check("ansible-lint", ["ansible-lint", "--offline", "--strict", "-q"]),
         Check(
             "yamllint",

@@ -25,6 +25,7 @@ from flit_core.sdist import SdistBuilder  # type: ignore[import-untyped]
 from flit_core.wheel import make_wheel_in  # type: ignore[import-untyped]
 
 import bill_of_materials
+import site_of_docs
 import steps
 import versions
 from osrdyne_runtime.console.streams import guarded
@@ -146,8 +147,18 @@ def make_notes(release: Release) -> None:
     (release.target / "notes.md").write_text(f"# osrdyne {release.version}\n\n{section}\n")
 
 
+def make_site(release: Release) -> None:
+    """Make the docs as a site: an archive of the folder of this version."""
+    made = release.tree.parent / "site"
+    site_of_docs.build(made / release.version, release.version, release.tree, release.epoch)
+    archive = release.target / f"osrdyne-{release.version}-site.tar.gz"
+    command = ["tar", "--create", "--sort=name", f"--mtime=@{release.epoch}", "--mode=u=rwX,go=rX"]
+    command += ["--owner=0", "--group=0", "--numeric-owner", "--use-compress-program=gzip --no-name"]
+    subprocess.run([*command, "--file", archive, "--directory", made, release.version], check=True)
+
+
 #: What a release consists of, in this order. A collection or images are one more function here, with a folder each.
-PARTS: tuple[Callable[[Release], None], ...] = (make_packages, make_bill_of_materials, make_notes)
+PARTS: tuple[Callable[[Release], None], ...] = (make_packages, make_bill_of_materials, make_notes, make_site)
 
 
 def _sum(release: Release) -> None:
