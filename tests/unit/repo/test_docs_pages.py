@@ -18,7 +18,7 @@ from tests.unit.repo.test_readme import LINK, anchors
 NAMED = re.compile(r"(?<![\w./-])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
 FOLDERS = {"start", "howto", "reference", "explain"}
 #: About releases, where people look for them.
-AT_THE_TOP = {"docs/README.md", "docs/releases.md", "docs/releasing.md"}
+AT_THE_TOP = {"docs/README.md", "docs/releases.md", "docs/releasing.md", "docs/upgrading.md"}
 MOST_LINES = 200
 PAGES = [name for name in steps.tracked(".md") if name.startswith("docs/") and not name.startswith("docs/decisions/")]
 
