@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from osrdyne.drivers.base import How
+from osrdyne_protocol import statuses
+
+#: Bounds of the histograms, in seconds.
+_SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_STARTS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+#: Outcome of a request that ended in a way which is not in the protocol's table.
+_OTHER = "other"
+
 
 class Metrics:
     """One registry a daemon, so that tests and several daemons in one process do not share counters."""
@@ -17,9 +26,25 @@ class Metrics:
         self.forward_seconds = Histogram(
             "osrdyne_forward_seconds",
             "Seconds from an orphan's arrival at the daemon to its confirmed forward.",
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+            buckets=_SHORT,
             registry=of,
         )
+        self.cold_start_seconds = Histogram(
+            "osrdyne_cold_start_seconds",
+            "Seconds from the request that woke a key to the start of a worker, failed starts included.",
+            buckets=_STARTS,
+            registry=of,
+        )
+        self.queue_seconds = Histogram(
+            "osrdyne_queue_seconds",
+            "Seconds that requests with a caller waited in their queue for a worker that was there, as workers report.",
+            buckets=_SHORT,
+            registry=of,
+        )
+        self.requests = Counter("osrdyne_requests", "Requests that ended, by how.", ["outcome"], registry=of)
+        _from_zero(self.requests, *statuses.STATUSES, _OTHER)
+        self.worker_exits = Counter("osrdyne_worker_exits", "Ends of workers, and failed starts.", ["how"], registry=of)
+        _from_zero(self.worker_exits, *(how.value for how in How))
         self.wakes_refused = Counter(
             "osrdyne_wakes_refused",
             "Requests whose key was not woken: outside of pool.keys, budget of its user spent, all groups in use.",
@@ -76,6 +101,10 @@ class Metrics:
         self.settings_rejected = Gauge(
             "osrdyne_settings_rejected", "1 while the settings on disk cannot be used.", registry=of
         )
+
+    def ended(self, outcome: str | None) -> None:
+        """Count a request that ended."""
+        self.requests.labels(outcome if outcome in statuses.STATUSES else _OTHER).inc()
 
 
 def _from_zero(counter: Counter, *labels: str) -> None:

@@ -176,6 +176,7 @@ class DaemonSession:
                 state,
                 self.driver,
                 self.lifecycle,
+                self.metrics,
                 limits,
                 patience=settings.pool.consumer_timeout + limits.start_grace,
                 late=settings.broker.statistics_interval,

@@ -91,7 +91,8 @@ async def test_the_deadline_of_a_call_goes_along_unless_it_is_not_wanted(pool: P
             await call
         call = asyncio.create_task(client.call("42", b"", deadline=False))
         request = await peer.take()
-        assert not request.properties.headers
+        assert list(request.properties.headers) == ["x-publish-time"]
+        assert abs(request.properties.headers["x-publish-time"] / 1000 - time.time()) < 2
         peer.reply(request, b"")
         await call
 

@@ -325,6 +325,8 @@ def reach(policy: dict[str, Any]) -> set[str]:
         ('osrdyne_wakes_refused_total{reason="groups"} 1', "NoRoomForKeys", "0m"),
         ('osrdyne_wakes_refused_total{reason="budget"} 1', "WakesRefused", "15m"),
         ('osrdyne_wakes_refused_total{reason="keys"} 1', "WakesRefused", "15m"),
+        ('osrdyne_worker_exits_total{how="signal"} 1', "WorkersEnd", "0m"),
+        ('osrdyne_queue_seconds_bucket{le="5.0"} 1', "TooFewWorkers", "15m"),
         ('osrdyne_queue_messages{queue="core-waiting"} 1', "InventoryStaysFull", "15m"),
         ('osrdyne_queue_messages{queue="core-poison"} 1', "Poison", "1m"),
     ],

@@ -95,6 +95,8 @@ class DeadLetterResponder(MessageHandler):
         else:
             self.deliveries.ack(message.delivery_tag)
         self.metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
+        if verdict.status is not None or not dead_letter_rules.was_answered(message):
+            self.metrics.ended(verdict.status or keep_as)
         if verdict.key is not None:
             self.lifecycle.record(
                 events.DEAD_LETTERED,

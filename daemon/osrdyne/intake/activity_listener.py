@@ -23,6 +23,8 @@ from osrdyne_protocol.event_batches import UnreadableBatch, unpack
 
 #: Events on this exchange that do not count as activity.
 _OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING, events.INTERRUPTED}
+#: Longest time in a queue that is believed, in milliseconds: a day.
+_LONGEST_QUEUED_MS = 86_400_000
 
 
 class ActivityListener:
@@ -40,6 +42,7 @@ class ActivityListener:
                 for key in await forgotten.take(None):
                     if self._state.queues.get(key) is None:
                         self._state.activity.pop(key, None)
+                        self._state.tally.woken.pop(key, None)
 
     def on_message(self, message: Message) -> None:
         """Handle the events of one message. Never raises: what is unreadable is counted and dropped."""
@@ -64,8 +67,23 @@ class ActivityListener:
             self._metrics.activity.labels("unknown_key").inc()
             return
         self._metrics.activity.labels(event).inc()
+        self._measure(key, event, given)
         self._note(key, event, headers.text(given.get(headers.X_WORKER_ID)) or "")
         self._note_request(key, event, given)
+
+    def _measure(self, key: str, event: str, given: Mapping[str, object]) -> None:
+        """Count how a request ended, and how long requests waited: for a worker to start, or in their queue."""
+        if event == events.FINISHED:
+            outcome = headers.text(given.get(headers.X_OUTCOME))
+            if outcome != events.REQUEUED:
+                self._metrics.ended(outcome)
+        elif event in (events.STARTED, events.REQUEST_RECEIVED):
+            woken = self._state.tally.woken.pop(key, None)
+            if woken is not None and event == events.STARTED:
+                self._metrics.cold_start_seconds.observe(self._state.clock() - woken)
+            queued = headers.integer(given, headers.X_QUEUED)
+            if queued is not None and 0 <= queued <= _LONGEST_QUEUED_MS:
+                self._metrics.queue_seconds.observe(queued / 1000)
 
     def _note(self, key: str, event: str, worker_id: str) -> None:
         state, now = self._state, self._state.clock()

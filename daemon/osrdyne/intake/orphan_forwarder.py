@@ -90,6 +90,7 @@ class OrphanForwarder(MessageHandler):
             refused = wake_rules.no_room(origin, most, self.budget)
         if refused is None:
             state.require(key)
+            state.tally.woken[key] = state.clock()
         else:
             state.tally.refused[str(refused.refused)] += 1
             self.metrics.wakes_refused.labels(refused.refused).inc()
@@ -210,6 +211,7 @@ class OrphanForwarder(MessageHandler):
         """Acknowledge, count and report an orphan that was answered."""
         self.deliveries.ack(message.delivery_tag)
         self.metrics.orphans.labels(status).inc()
+        self.metrics.ended(status)
         if not reported:
             return
         # An event cannot carry an invalid key.

@@ -15,6 +15,7 @@ from functools import partial
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.drivers.base import Change, Driver, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError
+from osrdyne.metrics import Metrics
 from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.settings.daemon import LimitSettings
@@ -47,6 +48,7 @@ class GroupLoop:
         state: PoolState,
         driver: Driver,
         lifecycle: LifecycleEvents,
+        metrics: Metrics,
         limits: LimitSettings,
         *,
         patience: float,
@@ -59,6 +61,7 @@ class GroupLoop:
         self._state = state
         self._driver = driver
         self._lifecycle = lifecycle
+        self._metrics = metrics
         self._limits = limits
         self._patience = patience
         self._late = late
@@ -250,6 +253,7 @@ class GroupLoop:
         text = " ".join(reason.split())[:LONGEST_REASON]
         fact = EndFact(key, end, text, started, held, at, events.wall_ms())
         state.ends.note(fact)
+        self._metrics.worker_exits.labels(end.how.value).inc()
         self._lifecycle.record(fact.event, key, outcome=end.short, more=fact.headers())
 
     async def _watch(self) -> None:

@@ -22,12 +22,15 @@ from osrdyne_protocol.names import PoolNames
 
 @dataclass(slots=True)
 class DaemonTally:
-    """What this daemon counted since it began."""
+    """What this daemon counts from its begin."""
 
     #: Requests for new keys that were refused, by what (`ErrorAnswer.refused`); written by the orphan forwarder.
     refused: Counter[str] = field(default_factory=Counter)
     #: Copies of requests without a caller that were dropped from the inventory; written by the dead-letter responder.
     dropped: int = 0
+    #: When a request woke each key that has had no worker since, in monotonic seconds; the orphan forwarder adds a key,
+    #: and the activity listener removes it.
+    woken: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

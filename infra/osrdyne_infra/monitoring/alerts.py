@@ -30,9 +30,15 @@ def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
     dropped = of("osrdyne_poison_total", 'outcome="dropped"')
     no_groups = of("osrdyne_wakes_refused_total", 'reason="groups"')
     others = of("osrdyne_wakes_refused_total", 'reason!="groups"')
+    ends = of("osrdyne_worker_exits_total", 'how!="stopped"')
+    waits = f"sum by (le) (rate({of('osrdyne_queue_seconds_bucket')}[10m]))"
     return [
         _rule("NoLeader", f"(sum({leaders}) or vector(0)) != 1", "1m", "not exactly one daemon acts", pool),
         _rule("KeysFailed", f"max({failed}) > 0", "5m", "workers of a key cannot be started", pool),
+        _rule(
+            "WorkersEnd", f"sum(increase({ends}[15m])) > 10", "0m", "workers end by themselves again and again", pool
+        ),
+        _rule("TooFewWorkers", f"histogram_quantile(0.9, {waits}) > 5", "15m", "requests wait for a free worker", pool),
         _rule("OrphansWait", waiting(names.orphan_queue), "5m", "requests wait for their queue", pool),
         _rule("DeadLettersWait", waiting(names.dead_letter_queue), "5m", "error replies are not sent", pool),
         _rule("Poison", waiting(names.poison_queue), "1m", "requests failed again and again", pool),

@@ -26,6 +26,20 @@ def text(pool: str, namespace: str) -> str:
             "s",
         ),
         (
+            "Cold start, 95th percentile",
+            f"histogram_quantile(0.95, sum by (le) (rate(osrdyne_cold_start_seconds_bucket{of}[5m])))",
+            "95 %",
+            "s",
+        ),
+        (
+            "Wait for a free worker, 95th percentile",
+            f"histogram_quantile(0.95, sum by (le) (rate(osrdyne_queue_seconds_bucket{of}[5m])))",
+            "95 %",
+            "s",
+        ),
+        ("Requests, each second", f"sum by (outcome) (rate(osrdyne_requests_total{of}[5m]))", "{{outcome}}", "ops"),
+        ("Ends of workers, each second", f"sum by (how) (rate(osrdyne_worker_exits_total{of}[5m]))", "{{how}}", "ops"),
+        (
             "Error replies, each second",
             f"sum by (status) (rate(osrdyne_error_replies_total{of}[5m]))",
             "{{status}}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from osrdyne_calls.waits import Wait
 from osrdyne_protocol.errors import OsrdyneError
 
 
@@ -79,20 +80,31 @@ class OutcomeUnknown(MessagingError):
 class SendTimedOut(MessagingError):
     """A message could not be sent, or was not acknowledged, in time."""
 
-    def __init__(self, address: str, timeout: float, *, sent: bool, connected: bool = True) -> None:
+    def __init__(
+        self, address: str, timeout: float, *, sent: bool, connected: bool = True, trouble: object = None
+    ) -> None:
         what = "was not acknowledged; it may have been delivered" if sent else "had no credit; it was not sent"
         if not connected:
-            what = "had no connection; it was not sent"
+            what = "had no connection; it was not sent" + (f" ({trouble})" if trouble else "")
         super().__init__(f"within {timeout:g} s the message to {address!r} {what}")
         self.address = address
         self.timeout = timeout
         self.connected = connected
         #: Whether the message left: then a receiver may have it.
         self.sent = sent
+        #: Why there was no connection, where there was none.
+        self.trouble = trouble
+        #: How far the message had come, as the text says, too.
+        self.wait = Wait.SENT if sent else Wait.UNSENT if connected else Wait.CONNECTING
 
 
 class MessagingTimeout(MessagingError):
     """A call had no answer in the time that it was given. Its text says whether a server may have the request."""
+
+    def __init__(self, message: str | None = None, *, wait: Wait | None = None) -> None:
+        super().__init__(message)
+        #: How far the request had come, as the text says, too.
+        self.wait = wait
 
 
 class UnsendableMessage(MessagingError, ValueError):

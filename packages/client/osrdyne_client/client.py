@@ -52,7 +52,7 @@ class Client(BaseClient):
         Does nothing in a fork: thread and connection are the other process's.
         """
         self._close_timeout = timeout
-        self._portal.close()
+        self._portal.close(timeout)
 
     def __enter__(self) -> Self:
         self.open()

@@ -35,7 +35,8 @@ from osrdyne_client.replies import read
 from osrdyne_protocol import keys
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
+from osrdyne_protocol.events import wall_ms
+from osrdyne_protocol.headers import X_DEADLINE, X_PUBLISH_TIME, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home
@@ -233,6 +234,7 @@ class Dispatcher:
             fields[X_DEADLINE] = int((time.time() + lives) * 1000)
             call.expires = now + lives
         if wants_reply:
+            fields[X_PUBLISH_TIME] = 0  # until it leaves
             call.correlation_id = self.slots.take(call, now=now, deadline=now + timeout)
         else:
             self._cast_count += 1
@@ -290,7 +292,7 @@ class Dispatcher:
                 call.leaving = confirm
         elif self._options.confirm:
             confirm = self._publish(call, channel)
-        elif self._renew_expiration(call):
+        elif self._stamp(call):
             channel.send(self._exchange, call.key, call.body, call.properties, mandatory=True)
             call.left = True
             self._accepted(call)
@@ -301,22 +303,25 @@ class Dispatcher:
             confirm.add_done_callback(partial(self._on_confirm, call))
 
     def _publish(self, call: PendingCall, channel: Channel) -> asyncio.Future[None] | None:
-        if not self._renew_expiration(call):
+        if not self._stamp(call):
             return None
         confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
         call.state, call.left, call.leaving = State.SENT, True, None
         return confirm
 
-    def _renew_expiration(self, call: PendingCall) -> bool:
-        """Shorten the relative expiration of a request that is sent later, or again, so that it lives no longer.
+    def _stamp(self, call: PendingCall) -> bool:
+        """Say in a request when it leaves, and shorten the expiration of one that is sent later, or again.
 
         Returns False for one whose deadline has passed: it is not sent, and its call ends with its timeout.
         """
-        if call.expires is not None and call.properties is not None:
+        assert call.properties is not None
+        if call.expires is not None:
             left = int((call.expires - self._loop.time()) * 1000)
             if left < 1:
                 return False
             call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
+        if call.wants_reply and call.properties.headers is not None:
+            call.properties.headers[X_PUBLISH_TIME] = wall_ms()
         return True
 
     def _send_unsent(self) -> None:

@@ -75,7 +75,7 @@ EVENTS = BRONZE
 #: - start: from then until a worker of the group had shown `started`; 0 where one runs already
 #: - queue: from then until the last `request-received`
 #: - run: from then to the end
-#: The wait of a warm request in its queue is not in the events: its first sign is `request-received`.
+#: The wait of a warm request in its queue is not in this table: its first sign is `request-received`.
 #: What has not happened ends its row: a request that nobody finished has no `done_ms`, and no parts.
 REQUESTS = _table(
     "key text!, request_id text!, number int!, cold bool!, seen_ms long!",

@@ -72,6 +72,7 @@ def headers(
     request_id: str | None = None,
     outcome: str | None = None,
     duration_ms: int | None = None,
+    queued_ms: int | None = None,
     lost_events: int | None = None,
 ) -> dict[str, str | int]:
     """Return the headers of one event, with a new event id. `now_ms` is milliseconds since the Unix epoch."""
@@ -83,6 +84,7 @@ def headers(
         names.X_REQUEST_ID: request_id,
         names.X_OUTCOME: outcome,
         names.X_DURATION: duration_ms,
+        names.X_QUEUED: queued_ms,
         names.X_LOST_EVENTS: lost_events,
     }
     return {name: value for name, value in values.items() if value is not None}

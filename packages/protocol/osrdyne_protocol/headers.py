@@ -16,6 +16,8 @@ X_REASON = "x-reason"
 X_RPC_PATH = "x-rpc-path"
 #: Request: moment after which its caller no longer waits, in integer milliseconds since the Unix epoch.
 X_DEADLINE = "x-deadline"
+#: Request: when it was published, by its client's wall clock, in integer milliseconds since the Unix epoch. Optional.
+X_PUBLISH_TIME = "x-publish-time"
 #: Reply `throttled`: after how many milliseconds another try may succeed.
 X_RETRY_AFTER = "x-retry-after"
 #: Reply `expired`: the stage at which the request's time ran out; see `expiry`.
@@ -36,6 +38,9 @@ X_OUTCOME = "x-outcome"
 #: Activity `finished`: duration of the handler in integer milliseconds. `worker-ended`: for how long the worker ran.
 X_DURATION = "x-duration-ms"
 
+#: Activity `request-received`: how long the request waited in its queue for a worker that was there, in integer
+#: milliseconds. Optional.
+X_QUEUED = "x-queued-ms"
 #: Activity `worker-ended`, `start-failed`: the worker; whether it had said `started` (1 or 0); requests that it held;
 #: its last lines; where its log is.
 X_ENDED_WORKER = "x-ended-worker"
@@ -119,7 +124,8 @@ BROKER_ADDED = frozenset(
 )
 
 #: All that the broker and the daemon add to a message on its way, beside what its client wrote.
-ADDED = BROKER_ADDED | POISON | {X_DEADLINE, X_PUBLISH_ID, X_HOPS, X_FIRST_SEEN, X_USER, X_LET_IN, X_ANSWERED}
+ADDED = BROKER_ADDED | POISON | {X_DEADLINE, X_PUBLISH_TIME, X_PUBLISH_ID, X_HOPS, X_FIRST_SEEN, X_USER, X_LET_IN}
+ADDED |= {X_ANSWERED}
 
 #: Integers of a header are below this: AMQP's longest type has 64 bits and a sign.
 _INTEGERS = 1 << 63

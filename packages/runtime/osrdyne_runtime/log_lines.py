@@ -12,14 +12,31 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+#: Most characters of a traceback that is logged: its begin and its end, which say where it was and what was raised.
+MOST_OF_TRACEBACK = 8_000
+_FORMATTER = logging.Formatter()
 #: Control characters except tabs, lone surrogates, and zero-width or direction marks. A line break within a field comes
 #: as JSON's escape.
 _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 
 def logger(name: str) -> logging.LoggerAdapter[logging.Logger]:
-    """Return the logger of a module, whose messages say their fields (`extra`)."""
+    """Return the logger of a module, whose messages say their fields (`extra`), and show bounded tracebacks."""
+    logging.getLogger(name).addFilter(bound_traceback)
     return _Telling(logging.getLogger(name))
+
+
+def bound_traceback(record: logging.LogRecord) -> bool:
+    """Have formatters show a part of a traceback that is long; return True: the record is logged.
+
+    What raises writes its text, which may hold a whole request. The exception itself stays in the record.
+    """
+    if record.exc_info and not record.exc_text:
+        text = _FORMATTER.formatException(record.exc_info)
+        half = MOST_OF_TRACEBACK // 2
+        left_out = len(text) - 2 * half
+        record.exc_text = text if left_out <= 0 else f"{text[:half]}\n... ({left_out} characters)\n{text[-half:]}"
+    return True
 
 
 class LogLine:

@@ -21,7 +21,8 @@ log = log_lines.logger(__name__)
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: Seconds that `close` waits for the thread. It takes longer only where something blocks the loop.
+#: Seconds that `close` waits for the thread beyond the end of its context. It needs them only where something blocks
+#: the loop.
 CLOSE_SECONDS = 60.0
 
 
@@ -190,13 +191,14 @@ class Portal:
                 del error  # which holds this frame
         return future.result()
 
-    def close(self) -> None:
+    def close(self, timeout: float = 0.0) -> None:
         """Cancel what runs, leave the context, and end the thread. Safe to repeat; the loop's thread does not wait.
 
-        A thread that has not ended after a minute is left behind, with a warning: something blocks its loop.
+        `timeout`: seconds that the context may take for its end. A thread that has not ended a minute after that is
+        left behind, with a warning: something blocks its loop.
         """
         self.stop()
-        if not self.ends(CLOSE_SECONDS) and not self.is_own_thread:
+        if not self.ends(timeout + CLOSE_SECONDS) and not self.is_own_thread:
             log.warning(
                 "a thread does not end, and is left behind: something blocks its loop", extra={"of": self._name}
             )
@@ -216,7 +218,7 @@ class Portal:
         if self._thread is None or not self._is_here:
             return True
         if not self.is_own_thread:
-            self._thread.join(within)
+            self._thread.join(min(within, threading.TIMEOUT_MAX))
         return not self._thread.is_alive()
 
     def _run(self, context: AbstractAsyncContextManager[object], opened: concurrent.futures.Future[None]) -> None:

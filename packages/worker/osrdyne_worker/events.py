@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from osrdyne_amqp import Message
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events
+from osrdyne_protocol.headers import X_HOPS, X_PUBLISH_TIME, integer
 from osrdyne_worker.in_flight import InFlight
 
 #: Events that may wait for others.
@@ -21,6 +23,24 @@ GATHERED = frozenset({events.REQUEST_RECEIVED, events.FINISHED})
 GATHER_TIME = 0.05
 #: This many events leave without waiting longer: they are some 50 kB, and fit into one message.
 MOST_WAITING = 300
+#: Clocks that keep time by the network differ by less, in milliseconds.
+CLOCKS_DIFFER = 1_000
+
+
+def queued_ms(message: Message, *, serves_for: float, now_ms: int) -> int | None:
+    """Return how long a request waited in its queue for a worker that was there; None where that is not known.
+
+    A long wait shows that there are too few workers. So what waited for the start of a worker does not count, neither
+    with the daemon nor in the queue; nor does a request that was delivered before, or that has no caller who waits.
+    `serves_for`: seconds since this worker began to consume. `now_ms`: milliseconds since the Unix epoch. Pure.
+    """
+    headers = message.properties.headers or {}
+    published = integer(headers, X_PUBLISH_TIME)
+    if published is None or message.redelivered or X_HOPS in headers or not message.properties.reply_to:
+        return None
+    waited = now_ms - published
+    # Of another clock, only as much is believed as may be true.
+    return max(0, waited) if -CLOCKS_DIFFER <= waited <= 1000 * serves_for else None
 
 
 class ActivityEvents:
@@ -44,6 +64,7 @@ class ActivityEvents:
         request_id: str | None = None,
         outcome: str | None = None,
         duration_ms: int | None = None,
+        queued_ms: int | None = None,
         at_once: bool = False,
     ) -> None:
         """Send one event; of two gathered events the later may wait for `GATHER_TIME`, unless `at_once`.
@@ -58,6 +79,7 @@ class ActivityEvents:
             request_id=request_id,
             outcome=outcome,
             duration_ms=duration_ms,
+            queued_ms=queued_ms,
         )
         self._waiting.append(headers)
         if at_once or event not in GATHERED or len(self._waiting) >= MOST_WAITING:

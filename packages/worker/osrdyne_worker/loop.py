@@ -33,7 +33,7 @@ from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
-from osrdyne_worker.events import ActivityEvents
+from osrdyne_worker.events import ActivityEvents, queued_ms
 from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.session import Delivery, WorkerSession, connect
 
@@ -117,6 +117,8 @@ class Worker:
         self._stopping = False
         #: `started` was sent and consuming has not begun: waiting for the queue is not activity.
         self._announced = False
+        #: When it last began to consume over a new connection, on the loop's clock.
+        self._serves_since = math.inf
         #: Set whenever a request leaves the hand.
         self._settled = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -207,6 +209,7 @@ class Worker:
         self._announced = True
         # An event must be on its way before its request can end this process.
         await self._line.settled()
+        self._serves_since = self._loop.time()
         await session.consume(self._on_delivery)
         for outage in (self._outage, self._no_queue):
             outage.over(self._loop.time())
@@ -289,8 +292,14 @@ class Worker:
             session.reject(message.delivery_tag, requeue=True)
             return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
-        # A request that failed a worker before may end this one in a moment: its event must leave first.
-        self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
+        serves_for = self._loop.time() - self._serves_since
+        self._activity.tell(
+            events.REQUEST_RECEIVED,
+            request_id=correlation_id,
+            queued_ms=queued_ms(message, serves_for=serves_for, now_ms=events.wall_ms()),
+            # A request that failed a worker before may end this one in a moment: its event must leave first.
+            at_once=message.redelivered,
+        )
         if message.malformed is not None or (properties.reply_to and not is_reply_address(properties.reply_to)):
             reason = message.malformed or "its reply-to is not the address of a reply queue"
             log.warning("refused a request", extra={"request_id": correlation_id, "reason": reason})

@@ -10,6 +10,7 @@ import pytest
 
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost
 from osrdyne_calls.waits import Wait
+from osrdyne_client import dispatcher
 from osrdyne_client.calls import PendingCall, State
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 from osrdyne_client.errors import CallTimeout
@@ -25,6 +26,8 @@ class Lanes:
         self.waiting: list[tuple[Callable[[Any], Any], asyncio.Future[None]]] = []
         #: Keys of what has left.
         self.left: list[str] = []
+        #: When they left, as they say themselves.
+        self.stamps: list[int | None] = []
 
     def shared(self, key: str) -> None:
         """No key is proven."""
@@ -44,6 +47,7 @@ class Lanes:
         self, exchange: str, key: str, body: bytes, properties: Any, *, mandatory: bool
     ) -> asyncio.Future[None]:
         self.left.append(key)
+        self.stamps.append((properties.headers or {}).get("x-publish-time"))
         return asyncio.get_running_loop().create_future()
 
 
@@ -233,3 +237,31 @@ async def test_a_cast_that_ends_says_that_no_confirm_came() -> None:
     link.lanes.let_leave()
     with pytest.raises(CallTimeout, match="no confirm for key '42' within 60 s"):
         await future
+
+
+# --- when a request was published ---------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime
+async def test_a_call_says_when_it_left_last_and_a_cast_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "wall_ms", lambda: round(asyncio.get_running_loop().time() * 1000))
+    link = Link()
+    core = core_of(link)
+    call, future = asked(core)
+    await asyncio.sleep(2.0)
+    confirm = link.lanes.let_leave()
+    assert link.lanes.stamps == [2000]
+    # Again over the next connection
+    confirm.set_exception(ConnectionLost("gone"))
+    await asyncio.sleep(3.0)
+    following: Any = Link()
+    core._link = following
+    core._send_unsent()
+    following.lanes.let_leave()
+    assert following.lanes.stamps == [5000]
+    cast: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    core.request("42", b"", cast, wants_reply=False, deadline=False)
+    following.lanes.let_leave()
+    assert following.lanes.stamps == [5000, None]
+    core.abandon(call)
+    future.cancel()

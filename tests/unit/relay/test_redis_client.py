@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,20 @@ def test_redis_py_has_the_private_names_that_connections_use() -> None:
 
     assert {"_writer", "_connection_arguments"} <= set(dir(connection))
     assert "context" in dir(connection.ssl_context)
+
+
+async def test_what_redis_refuses_says_at_which_redis() -> None:
+    """The words of Redis name no address, and a node may have been given the wrong one."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"-NOPERM this user has no permissions\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = RedisClient(RedisSettings.model_validate({"url": f"redis://127.0.0.1:{port}"}))
+        with pytest.raises(RedisRefused, match=rf"It says: NOPERM.* \(Redis at 127\.0\.0\.1:{port}\)"):
+            await client.run(("PING",))
+        await client.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.console import log_format
 
 
@@ -119,3 +120,28 @@ def test_lines_that_are_not_warnings_are_never_left_out() -> None:
     for _ in range(100):
         bounded.log.info("group started")
     assert len(bounded.messages()) == 100
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("of_library", [True, False])
+def test_of_an_exception_with_a_long_text_the_begin_and_the_end_are_shown(
+    as_json: bool, of_library: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_format.configure(as_json=as_json)
+    log = log_lines.logger("osrdyne.y") if of_library else logging.getLogger("osrdyne.x")
+    try:
+        raise ValueError(f"first words {'x' * 1_000_000} last words")
+    except ValueError:
+        log.exception("a job failed", extra={"key": "LAX"})
+    text = capsys.readouterr().err
+    assert len(text) < 9_000
+    assert all(part in text for part in ("a job failed", "LAX", "ValueError: first words", "last words"))
+
+
+def test_the_lines_of_our_libraries_are_bounded_in_programs_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("x" * 1_000_000)
+    log_lines.logger("osrdyne.y").error("handler failed", exc_info=error)
+    assert len(caplog.text) < 9_000
+    # What collects errors has the error itself
+    assert caplog.records[0].exc_info is not None
+    assert caplog.records[0].exc_info[1] is error

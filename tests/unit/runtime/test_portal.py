@@ -208,6 +208,24 @@ def test_a_loop_that_is_blocked_does_not_block_close(
     assert "blocks its loop" in caplog.text
 
 
+def test_the_end_of_what_it_runs_may_take_the_time_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portals, "CLOSE_SECONDS", 0.05)
+    ended = threading.Event()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0.5)
+            ended.set()
+
+    slowly = Portal("client", ClientClosed)
+    slowly.open(slow())
+    slowly.close(60.0)
+    assert ended.is_set()
+
+
 def test_a_signal_and_the_collector_may_come_while_work_is_handed_over(portal: Portal) -> None:
     with portal._lock:  # as the code that they interrupt has it
         portal.start(answer(), concurrent.futures.Future())

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events
-from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, ActivityEvents
+from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, ActivityEvents, queued_ms
 
 pytestmark = pytest.mark.looptime
 
@@ -140,3 +141,41 @@ async def test_a_worker_with_nothing_to_do_is_not_woken(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     await asyncio.sleep(3 * GATHER_TIME)
     assert teller.activity._gathering is None
+
+
+# --- how long a request was in its queue --------------------------------------------------------------------------
+
+
+def queued(published: object, *, serves_for: float = 60.0, redelivered: bool = False, **more: Any) -> int | None:
+    headers = {"x-publish-time": published} | more.pop("headers", {})
+    properties = Properties(headers=headers, **({"reply_to": "reply-a"} | more))
+    message = Message(b"", "core-req-xchg", "42", properties, 1, redelivered)
+    return queued_ms(message, serves_for=serves_for, now_ms=1_000_000)
+
+
+async def test_a_request_that_found_a_worker_says_how_long_it_was_in_its_queue() -> None:
+    assert queued(998_500) == 1500
+    teller = Teller()
+    teller.tell(events.REQUEST_RECEIVED, queued_ms=1500)
+    assert teller.line.told[0].headers["x-queued-ms"] == 1500
+
+
+async def test_what_waited_for_a_start_was_tried_before_or_has_no_caller_does_not_count() -> None:
+    # It was published before this worker began to consume
+    assert queued(998_500, serves_for=1.4) is None
+    # The daemon forwarded it
+    assert queued(998_500, headers={"x-osrdyne-hops": 1}) is None
+    assert queued(998_500, redelivered=True) is None
+    assert queued(998_500, reply_to=None) is None
+
+
+async def test_a_clock_that_is_a_little_ahead_counts_as_no_wait_and_any_other_wrong_one_not_at_all() -> None:
+    assert queued(1_000_900) == 0
+    assert queued(1_001_100) is None
+    # An hour behind
+    assert queued(1_000_000 - 3_600_000) is None
+
+
+@pytest.mark.parametrize("published", [None, "998500", b"998500", 998_500.0, True, 1 << 63])
+async def test_a_client_without_a_stamp_or_with_another_one_does_no_harm(published: object) -> None:
+    assert queued(published) is None

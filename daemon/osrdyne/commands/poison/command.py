@@ -26,7 +26,7 @@ from osrdyne_amqp import Message
 from osrdyne_protocol import events
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime.console import broker_address, log_format
-from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json, seconds_of
 
 T = TypeVar("T")
 
@@ -61,6 +61,14 @@ Keys = Annotated[list[str] | None, typer.Option("--key", help="All entries of th
 All = Annotated[bool, typer.Option("--all", help="All entries there are.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Audit = Annotated[Path | None, typer.Option("--audit", help="File that gets a line for each entry that is removed.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        help="How long the work on the broker may take, the connection included: seconds (90) or ISO 8601 (PT1M30S). "
+        "Default: no end, but each answer of the broker has one.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, also for an error.")]
 
 
@@ -71,6 +79,8 @@ class _Place:
     names: PoolNames
     uri: str
     audit: Path
+    #: Seconds for each work on the broker; None for no end.
+    timeout: float | None
     as_json: bool
 
 
@@ -84,10 +94,12 @@ def _on_inventory(command: Callable[..., None]) -> Callable[..., None]:
         settings: Settings = None,
         broker_file: BrokerFile = None,
         broker: Broker = None,
+        timeout: Timeout = None,
         json: Json = False,
         **own: Any,
     ) -> None:
-        command(_place(context, pool, settings, broker, broker_file, as_json=json), **own)
+        seconds = None if timeout is None else seconds_of(timeout, "--timeout")
+        command(_place(context, pool, settings, broker, broker_file, seconds, as_json=json), **own)
 
     _, *own_options = inspect.signature(command, eval_str=True).parameters.values()
     given, *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
@@ -215,8 +227,15 @@ def _take_out(
 
 def _run(place: _Place, work: Callable[[Inventory], Awaitable[T]]) -> T:
     async def run() -> T:
-        async with opened(place.uri, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS) as inventory:
-            return await work(inventory)
+        at = opened(place.uri, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS)
+        try:
+            async with asyncio.timeout(place.timeout) as bound, at as inventory:
+                return await work(inventory)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            said = f"the broker did not do it all within {place.timeout:g} s (--timeout)"
+            raise CannotAsk(f"{said}; what is not done stays in the inventory: try again") from None
 
     return asyncio.run(run())
 
@@ -233,6 +252,7 @@ def _place(
     settings: Path | None,
     broker: str | None,
     broker_file: Path | None,
+    timeout: float | None,
     *,
     as_json: bool,
 ) -> _Place:
@@ -244,7 +264,7 @@ def _place(
         raise CannotAsk("no pool is named; give --pool NAME, or the daemon's settings file by --settings")
     names = PoolNames(name)
     uri = broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_OPERATOR_URI")
-    return _Place(names, uri, _state_directory(chosen) / f"{name}-poison-audit.jsonl", as_json)
+    return _Place(names, uri, _state_directory(chosen) / f"{name}-poison-audit.jsonl", timeout, as_json)
 
 
 def _state_directory(chosen: DaemonSettings | None) -> Path:

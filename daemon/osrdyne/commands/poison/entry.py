@@ -17,12 +17,13 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys
 from osrdyne_protocol.errors import InvalidKey
 
-#: Headers that are dropped when an entry is sent again: those that the broker and the daemon added.
+#: Headers that are dropped when an entry is sent again: those that the broker and the daemon added, and when its client
+#: published it.
 _DROPPED = (
     headers.BROKER_ADDED
     | headers.POISON
     | {headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_USER, headers.X_LET_IN}
-    | {headers.X_ANSWERED, headers.X_PUBLISH_ID, headers.CC, headers.BCC}
+    | {headers.X_ANSWERED, headers.X_PUBLISH_ID, headers.X_PUBLISH_TIME, headers.CC, headers.BCC}
 )
 
 

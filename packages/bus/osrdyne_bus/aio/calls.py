@@ -13,6 +13,7 @@ from osrdyne_bus.engine.senders import expire
 from osrdyne_bus.errors import MessagingError, MessagingTimeout, RepliesLost
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_calls.slots import Slots
+from osrdyne_calls.waits import Wait
 from osrdyne_protocol.durations import timeout_of
 
 
@@ -68,9 +69,8 @@ class WaitingCalls:
             finally:
                 timer.cancel()
         except TimeoutError:
-            raise MessagingTimeout(
-                f"no reply within {timeout:g} s; the request was delivered, and may be under way"
-            ) from None
+            said = f"no reply within {timeout:g} s; the request was delivered, and may be under way"
+            raise MessagingTimeout(said, wait=Wait.CONFIRMED) from None
         finally:
             self._slots.release(name)
 

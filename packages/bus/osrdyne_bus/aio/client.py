@@ -190,4 +190,4 @@ def _check_text(**texts: str | None) -> None:
 
 def _timed_out(error: SendTimedOut, *, given: bool) -> MessagingTimeout | DeliveryFailure:
     """Return the error of the specification: a time-out only where the caller gave a time."""
-    return MessagingTimeout(str(error)) if given else DeliveryFailure(str(error))
+    return MessagingTimeout(str(error), wait=error.wait) if given else DeliveryFailure(str(error))

@@ -70,6 +70,8 @@ class KeptConnection:
         self._lost: asyncio.Future[MessagingError]
         self._at = 0
         self._called = False
+        #: Why the last connection ended, or why the last try to open one failed.
+        self.trouble: str | None = None
         #: Connections in a row that ended soon after they were opened.
         self._quick_ends = 0
         self._task: asyncio.Task[None] | None = None
@@ -270,7 +272,8 @@ class KeptConnection:
             # A queue for replies outlives the connection, and what came meanwhile waits there.
             if ended is None or ended.nodes is None:
                 self._replies_lost(RepliesLost(str(why)))
-            outage.failed(str(why), loop.time())
+            self.trouble = str(why)
+            outage.failed(self.trouble, loop.time())
             self._at += 1
             # One that ends again and again must not be opened without pause.
             worked_for = loop.time() - began
@@ -287,7 +290,8 @@ class KeptConnection:
                     await self._connect()
                 except MessagingError as error:
                     self._ended_soon(error)
-                    outage.failed(str(error), loop.time())
+                    self.trouble = str(error)
+                    outage.failed(self.trouble, loop.time())
                 except Exception as error:
                     peers = [f"{peer.host}:{peer.port}" for peer in self._peers]
                     log.exception("connecting failed unexpectedly", extra={"peers": peers})

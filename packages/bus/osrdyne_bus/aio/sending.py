@@ -58,7 +58,9 @@ class MessageSender:
                 if given_back is not None and not late.sent:
                     raise given_back from None
                 connected = late.sent or late.connected
-                raise SendTimedOut(late.address, timeout, sent=late.sent, connected=connected) from None
+                raise SendTimedOut(
+                    late.address, timeout, sent=late.sent, connected=connected, trouble=late.trouble
+                ) from None
             except Unsent:
                 pause = retry.failed()
             except DeliveryFailure as failure:
@@ -87,7 +89,8 @@ class MessageSender:
         except TimeoutError:
             at = to if isinstance(to, str) else to.purpose
             connected = self._connection.present is not None
-            raise SendTimedOut(at, timeout, sent=False, connected=connected) from None
+            trouble = self._connection.trouble
+            raise SendTimedOut(at, timeout, sent=False, connected=connected, trouble=trouble) from None
         except LinkRefused as refused:
             if refused.condition:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ import typer
 
 from osrdyne_bus.addresses import DYNAMIC, ROOT
 from osrdyne_bus.errors import ConnectFailed, InvalidTarget, LoginRefused, MessagingError
+from osrdyne_bus.peers import peers_of
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
 from osrdyne_protocol.errors import SettingsError
@@ -65,7 +67,7 @@ Mechanisms = Annotated[
 CaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates that are trusted, for amqps://.")]
 CertificateFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Own certificate, for amqps://.")]
 KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the own certificate.")]
-Timeout = Annotated[float, typer.Option(min=0.001, help="Seconds to wait for each answer.")]
+Timeout = Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the connection, and for each answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON documents.")]
 
 
@@ -82,8 +84,8 @@ class PeerOptions:
     key_file: Path | None = None
 
     @asynccontextmanager
-    async def opened(self, name: str) -> AsyncIterator[AsyncBus]:
-        """Connect. Raises CannotAsk for what cannot be used, and as `AsyncBus.open`."""
+    async def opened(self, name: str, timeout: float) -> AsyncIterator[AsyncBus]:
+        """Connect, within `timeout` seconds. Raises CannotAsk for what cannot be used, and as `AsyncBus.open`."""
         try:
             from osrdyne_bus.aio import AsyncBus
         except ImportError as error:
@@ -94,8 +96,18 @@ class PeerOptions:
             made = AsyncBus(self.broker, settings=settings, tls=self._tls, mechanisms=self.mechanisms, name=name)
         except (MessagingError, ValueError) as error:
             raise CannotAsk(str(error)) from None
-        async with made as bus:
-            yield bus
+        try:
+            async with asyncio.timeout(timeout) as bound:
+                await made.open()
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            tried = ", ".join(f"{peer.host}:{peer.port}" for peer in peers_of(self.broker))
+            raise ConnectFailed(f"{tried} did not open an AMQP 1.0 connection within {timeout:g} s") from None
+        try:
+            yield made
+        finally:
+            await made.close()
 
     def _tls(self) -> ssl.SSLContext | None:
         if self.key_file is not None and self.certificate_file is None:

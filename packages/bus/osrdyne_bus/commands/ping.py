@@ -44,7 +44,7 @@ def command(
 
 
 async def _ask(where: options.PeerOptions, asked: list[Target], timeout: float, *, as_json: bool) -> bool:
-    async with where.opened("osrdyne bus ping") as bus:
+    async with where.opened("osrdyne bus ping", timeout) as bus:
         found = await ask_bus(bus, timeout)
         if not as_json:
             typer.echo(printable(bus_line(found)))

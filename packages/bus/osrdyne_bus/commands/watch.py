@@ -51,7 +51,7 @@ async def _watch(
     where: options.PeerOptions, asked: list[Target], timeout: float, every: float, rounds: int | None, *, as_json: bool
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with where.opened("osrdyne bus watch") as bus:
+    async with where.opened("osrdyne bus watch", timeout) as bus:
         done = 0
         while True:
             began = loop.time()

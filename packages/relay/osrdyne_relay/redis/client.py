@@ -179,7 +179,7 @@ class _Connection:
             await self._at_end.wait()
         except (RedisError, OSError) as error:
             # A wrong password, or certificate, cannot be cured by another attempt.
-            self.end(_meaning(error, self._settings, sent=True))
+            self.end(_meaning(error, self._settings, self._pool, sent=True))
         finally:
             self.end(Away("the connection has ended", sent=True))
             await closed(self._pool, connection, self._wire)
@@ -210,7 +210,7 @@ class _Connection:
         if error is None:
             pending.answered.set_result(answers)
             return
-        pending.answered.set_exception(_said_by_redis(str(error), sent=True))
+        pending.answered.set_exception(_said_by_redis(str(error), self._pool, sent=True))
         if str(error).startswith("READONLY"):
             # Another one is the master now: a new connection finds it.
             self.end(Away(_begin(error), sent=True))
@@ -271,13 +271,13 @@ class _Subscriber(Subscriber):
                     self._connection = await opened(self._pool)
                     self._wire = taken_over(self._connection, self._said, lambda why: self._end(Away(why, sent=False)))
         except (RedisError, OSError, TimeoutError) as error:
-            raise _meaning(error, self._settings, sent=False) from None
+            raise _meaning(error, self._settings, self._pool, sent=False) from None
         self._wire.write(packed((words,)))
 
     def _said(self, said: Any) -> None:
         self._heard += 1
         if isinstance(said, ReplyError):
-            self._end(_said_by_redis(str(said), sent=False))
+            self._end(_said_by_redis(str(said), self._pool, sent=False))
         elif isinstance(said, list) and len(said) == 3 and said[0] in (b"message", b"subscribe"):
             self._hear(said[1].decode(errors="replace"), said[2] if said[0] == b"message" else None)
 
@@ -291,26 +291,30 @@ class _Subscriber(Subscriber):
         await closed(self._pool, connection, self._wire)
 
 
-def _meaning(error: BaseException, settings: RedisSettings, *, sent: bool) -> Away | RedisRefused:
+def _meaning(error: BaseException, settings: RedisSettings, pool: ConnectionPool, *, sent: bool) -> Away | RedisRefused:
     """Return what an error of redis-py means."""
     if fault := certificate_fault(settings, error):
-        return RedisRefused(f"TLS with Redis failed: {fault}")
+        return RedisRefused(f"TLS with Redis at {_place(pool)} failed: {fault}")
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
-        return _refused(error)
+        return _refused(error, pool)
     if type(error) is ResponseError:
-        return _said_by_redis(str(error), sent=sent)
+        return _said_by_redis(str(error), pool, sent=sent)
     return Away(f"{type(error).__name__}: {_begin(error)}".removesuffix(": "), sent=sent)
 
 
-def _said_by_redis(text: str, *, sent: bool) -> Away | RedisRefused:
+def _said_by_redis(text: str, pool: ConnectionPool, *, sent: bool) -> Away | RedisRefused:
     """Return what an error that Redis answered means."""
     if text.removeprefix("ERR ").startswith(_PASSING):
         return Away(_begin(text), sent=sent)
-    return _refused(text)
+    return _refused(text, pool)
 
 
-def _refused(error: BaseException | str) -> RedisRefused:
-    return RedisRefused(f"{RedisRefused.__doc__} It says: {_begin(error)}")
+def _refused(error: BaseException | str, pool: ConnectionPool) -> RedisRefused:
+    return RedisRefused(f"{RedisRefused.__doc__} It says: {_begin(error)} (Redis at {_place(pool)})")
+
+
+def _place(pool: ConnectionPool) -> str:
+    return f"{pool.connection_kwargs['host']}:{pool.connection_kwargs['port']}"
 
 
 def _begin(error: BaseException | str) -> str:

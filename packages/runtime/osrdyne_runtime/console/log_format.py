@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from osrdyne_runtime.console.output import shows_all
-from osrdyne_runtime.log_lines import LogLine, as_text, shown
+from osrdyne_runtime.log_lines import LogLine, as_text, bound_traceback, shown
 
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",
@@ -24,6 +24,7 @@ def configure(*, as_json: bool, verbose: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else _Text())
     handler.addFilter(Repeats())
+    handler.addFilter(bound_traceback)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     # The AMQP library reports each lost connection several times; our own line says why it ended.
     logging.getLogger("pika").setLevel(logging.DEBUG if verbose else logging.CRITICAL)
@@ -85,10 +86,14 @@ class Repeats(logging.Filter):
                 logging.getLogger(name).info("more lines like this were left out", extra=fields)
 
 
+def _exception(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return record.exc_text or formatter.formatException(record.exc_info)  # type: ignore[arg-type]
+
+
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time(record)} {record.levelname.lower()} {_message(record)}{as_text(_fields(record))}"
-        return shown(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        return shown(f"{line}\n{_exception(self, record)}" if record.exc_info else line)
 
 
 class _JsonLines(logging.Formatter):
@@ -101,5 +106,5 @@ class _JsonLines(logging.Formatter):
             **_fields(record),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = _exception(self, record)
         return shown(json.dumps(line, default=str, ensure_ascii=not shows_all(sys.stderr)))

@@ -258,6 +258,8 @@ async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_co
         await until(lambda: len(one.acked) == 5)
         assert len(one.sent(BACK)) == 4
         assert one.publisher.confirmed[-1].routing_key == NAMES.poison_queue
+        # And it was one request
+        assert one.metrics.registry.get_sample_value("osrdyne_requests_total", {"outcome": "delivery_limit"}) == 1
 
 
 @pytest.mark.parametrize("reply_to", [A_CALLER, None])

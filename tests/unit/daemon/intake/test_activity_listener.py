@@ -42,6 +42,9 @@ class Listener:
         self.wakes._keys.clear()
         return keys
 
+    def sample(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"osrdyne_{name}", labels) or 0.0
+
     def counted(self, kind: str) -> float:
         value = self.metrics.registry.get_sample_value("osrdyne_activity_events_total", {"event": kind})
         return value or 0.0
@@ -219,3 +222,49 @@ def test_events_of_any_json_type_do_no_harm(listener: Listener) -> None:
 def test_the_report_of_an_interruption_is_not_activity(listener: Listener) -> None:
     listener.event(events.INTERRUPTED)
     assert (listener.counted("own"), listener.state.tracker.wanted) == (1, {})
+
+
+# --- metrics ------------------------------------------------------------------------------------------------------
+
+
+def test_the_start_of_a_worker_for_which_a_request_woke_its_key_is_a_cold_start(listener: Listener) -> None:
+    listener.state.tally.woken["42"] = listener.now
+    listener.event(events.STARTED, after=3.0)
+    # No request waited for a second worker, or for one that starts again
+    listener.event(events.STARTED, after=1.0)
+    assert listener.sample("cold_start_seconds_count") == 1
+    assert listener.sample("cold_start_seconds_sum") == 3.0
+
+
+def test_a_key_that_still_had_its_worker_when_it_was_woken_has_no_cold_start(listener: Listener) -> None:
+    listener.state.tally.woken["42"] = listener.now
+    listener.event(events.REQUEST_RECEIVED, after=0.1)
+    listener.event(events.STARTED, after=3600.0)
+    assert listener.sample("cold_start_seconds_count") == 0
+
+
+@pytest.mark.looptime
+async def test_a_key_that_leaves_without_a_worker_is_not_waited_for(listener: Listener) -> None:
+    listener.state.tally.woken["42"] = listener.now
+    async with running(listener.listener.run()):
+        await asyncio.sleep(0)
+        listener.state.queues.pop("42")
+        listener.state.queues.forgotten.add("42")
+        await asyncio.sleep(1.0)
+    assert listener.state.tally.woken == {}
+
+
+def test_requests_are_counted_by_the_outcome_that_workers_report(listener: Listener) -> None:
+    for outcome in ("ok", "ok", b"error", "requeued", "made-up", None):
+        listener.message({"x-event": events.FINISHED} | ({} if outcome is None else {"x-outcome": outcome}), b"")
+    assert [listener.sample("requests_total", outcome=one) for one in ("ok", "error", "other")] == [2, 1, 2]
+
+
+@pytest.mark.parametrize("value", [-1, 86_400_001, 1 << 70, True, 1.5, "7", [7]])
+def test_a_time_in_the_queue_that_cannot_be_is_not_measured(listener: Listener, value: object) -> None:
+    listener.message({"x-event": events.REQUEST_RECEIVED, "x-queued-ms": 1500}, b"")
+    listener.message({"x-event": events.REQUEST_RECEIVED, "x-queued-ms": value}, b"")
+    listener.message({"x-event": events.REQUEST_RECEIVED}, b"")
+    assert listener.sample("queue_seconds_count") == 1
+    assert listener.sample("queue_seconds_sum") == 1.5
+    assert listener.counted(events.REQUEST_RECEIVED) == 3

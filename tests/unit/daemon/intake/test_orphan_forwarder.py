@@ -75,7 +75,7 @@ class Forwarder:
         self.publisher = StandInPublisher()
         self.channel = SettledAfterConfirm(self.publisher)
         self.lifecycle = StandInLifecycle()
-        metrics = Metrics()
+        self.metrics = metrics = Metrics()
         error_replies = ErrorReplies(NAMES, self.publisher, metrics)
         self.forwarder = OrphanForwarder(
             state=self.state,
@@ -600,3 +600,21 @@ async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_
         await until(lambda: len(one.channel.tags) == 9, within=0.05)
         assert sum(event == "dead-lettered" for event, _ in one.lifecycle.events) == 1
         assert one.state.tally.refused == {"budget": 9}
+
+
+async def test_only_the_request_that_wakes_a_key_begins_its_cold_start() -> None:
+    async with forwarding_with() as one:
+        one.orphan()
+        await asyncio.sleep(5.0)
+        woken = dict(one.state.tally.woken)
+        one.orphan()
+        await asyncio.sleep(1.0)
+        assert one.state.tally.woken == woken == {"42": pytest.approx(one.state.clock() - 6.0, abs=0.1)}
+
+
+async def test_an_orphan_that_is_answered_counts_as_a_request_with_its_status() -> None:
+    async with forwarding_with(keys="[0-9]") as one:
+        one.orphan("no such key")
+        await until(one.answers)
+        await asyncio.sleep(1.0)
+        assert one.metrics.registry.get_sample_value("osrdyne_requests_total", {"outcome": "rejected"}) == 1

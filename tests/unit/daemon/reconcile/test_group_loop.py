@@ -11,6 +11,7 @@ import pytest
 
 from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError
+from osrdyne.metrics import Metrics
 from osrdyne.reconcile import group_loop
 from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.settings.daemon import LimitSettings
@@ -35,15 +36,20 @@ class Loop:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
+        self.metrics = Metrics()
         self.loop = GroupLoop(
             self.state,
             self.driver,
             self.lifecycle,
+            self.metrics,
             limits,
             patience=PATIENCE,
             late=LATE,
             listing_interval=LISTING_INTERVAL,
         )
+
+    def exits(self, how: str) -> float:
+        return self.metrics.registry.get_sample_value("osrdyne_worker_exits_total", {"how": how}) or 0.0
 
     def want(self, *keys: str) -> None:
         """Make keys Active with a bound queue, as the queue loop does."""
@@ -257,6 +263,17 @@ async def test_a_stop_is_an_end_with_its_reason() -> None:
         await until(lambda: loop.state.ends.of("42"), within=5.0)
         (fact,) = loop.state.ends.of("42")
         assert (fact.end.how, fact.reason, fact.failed) == (How.STOPPED, "stopped: idle", False)
+
+
+async def test_ends_of_workers_are_counted_by_how_they_ended() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1))
+        loop.driver.on = refuse(("start", "42"), error=DriverError("the image is missing"))
+        await until(lambda: loop.exits("no-start"))
+    assert (loop.exits("exit"), loop.exits("signal")) == (1, 0)
 
 
 async def test_a_refused_start_is_a_fact_too() -> None:
