@@ -1,7 +1,7 @@
 """The commands of the daemon's package, a module or a package each: parse, ask, print.
 
-`daemon`, `call`, `status`, `lint`, `replay` and `poison`; `pyproject.toml` registers what is described here. Beside
-them: `status_table` draws the table, `lost_queues` checks the rule `lost`. Only commands use the modules here.
+`daemon`, `call`, `status`, `lint`, `replay`, `pool` and `poison`; `pyproject.toml` registers what is described here.
+Beside them: `status_table` draws the table, `lost_queues` checks the rule `lost`. Only commands use the modules here.
 `osrdyne_runtime.console` has what commands of all packages share.
 """
 
@@ -12,6 +12,15 @@ CALL = Command("osrdyne.commands.call:command", "Send one request to the workers
 STATUS = Command("osrdyne.commands.status:command", "Show what the daemon does, and each key. Run it first.")
 LINT = Command("osrdyne.commands.lint:command", "Find mistakes in a topology that lose messages later.")
 REPLAY = Command("osrdyne.commands.replay.command:command", "Write what a pool would have recorded of these calls.")
+_POOL = "osrdyne.commands.pool.command"
+POOL = group(
+    "Compare the objects of a pool on its broker with the settings, make them, or remove them.",
+    {
+        "diff": Command(f"{_POOL}:diff", "Show what apply would change, value for value."),
+        "apply": Command(f"{_POOL}:apply", "Make the broker have the pool as declared."),
+        "remove": Command(f"{_POOL}:remove", "Delete what the pool has on the broker."),
+    },
+)
 _POISON = "osrdyne.commands.poison.command"
 POISON = group(
     """List, show, replay and bury requests in the poison inventory: those that workers failed on too often, and

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from osrdyne_pool.broker import default_login
+from osrdyne_pool.broker.changes import others
 from osrdyne_pool.differences import between
 from osrdyne_pool.limits import Limits
 from osrdyne_pool.lint import Finding, effective, matches
@@ -139,9 +140,7 @@ def _neighbours(expected: Topology, live: Topology) -> Iterator[Finding]:
     counted = (live.vhost_limits.get(name, 0) for name in expected.vhost_limits)
     if not any(0 <= there <= least for there, least in zip(counted, expected.vhost_limits.values(), strict=True)):
         return
-    tail = PoolNames("p").request_exchange[1:]
-    pools = {exchange.name.removesuffix(tail) for exchange in live.exchanges if exchange.name.endswith(tail)}
-    for name in sorted(pools - {expected.pool, *expected.neighbours}):
+    for name in sorted(others(expected, live) - {*expected.neighbours}):
         problem = (
             "shares the virtual host, and its limits do not count it; name it in the setting pool.neighbours, with its "
             f"limits, and {_APPLY}"
