@@ -30,7 +30,10 @@ PAGE = "\n".join(
 )
 ROLES = ("client", "worker", "daemon", "monitor", "operator")
 #: Lines that tests of their own run: they need another broker user, or end the pool of this module.
-ELSEWHERE = ("osrdyne pool remove", "osrdyne pool apply --settings /etc/osrdyne/core/settings.toml --broker-file")
+ELSEWHERE = (
+    *("osrdyne pool remove", "osrdyne pool apply --settings /etc/osrdyne/core/settings.toml --broker-file"),
+    *("osrdyne new", "osrdyne dev"),
+)
 #: The entry of the poison inventory that the page names.
 ENTRY = {"x-osrdyne-poison-id": "6f1c0a9be2d4", "x-osrdyne-poison-key": "LAX", "x-osrdyne-poison-reason": "expired"}
 #: Where the page assumes files of an installed pool.

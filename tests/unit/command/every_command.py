@@ -26,6 +26,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "status": ("--url", "URL"),
     "lint": ("--settings", "é/settings.toml"),
     "replay": ("--calls", "é/calls.csv", "--out", "é/events.jsonl"),
+    "new": ("é", "--json"),
+    "dev": ("é/none", "--json"),
     "pool diff": ("--settings", "é/settings.toml", "--json"),
     "pool apply": ("--settings", "é/settings.toml", "--json"),
     "pool remove": ("--settings", "é/settings.toml", "--json"),

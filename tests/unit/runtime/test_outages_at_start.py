@@ -73,7 +73,7 @@ ENDING_COMMANDS = {
     *("jobs cancel", "jobs create", "jobs delete", "jobs list", "jobs migrate", "jobs prepare-database"),
     *("jobs restored", "jobs schemas", "jobs show", "pipeline forget", "pipeline recommend", "pipeline report"),
     *("pipeline tables", "pool apply", "pool diff", "pool remove", "relay check", "relay redis", "relay token"),
-    *("replay", "status"),
+    *("dev", "new", "replay", "status"),
 }
 #: What is part of a program of these tables, or of an answer.
 PARTS = {

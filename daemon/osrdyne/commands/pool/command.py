@@ -71,7 +71,7 @@ def apply(
     declared = applying.declared_by(chosen.pool, with_users=users_in is not None)
     there = place.chosen(chosen.broker, broker_file)
     found = asyncio.run(
-        applying.apply(there.api(chosen.broker.timeout), declared, there, users_in, _silent if json else show_done)
+        applying.apply(there.api(chosen.broker.timeout), declared, there, users_in, silent if json else show_done)
     )
     if json:
         print_json({"changes": [_plain(change) for change in found]})
@@ -118,7 +118,7 @@ def show_done(change: TopologyChange) -> None:
     _show(change, "changed", "made")
 
 
-def _silent(_: TopologyChange) -> None:
+def silent(_: TopologyChange) -> None:
     """Print nothing: a document follows."""
 
 

@@ -74,6 +74,11 @@ def chosen(settings: BrokerSettings, file: Path | None) -> BrokerPlace:
         return of(given)
     if settings.amqp_uri is None and settings.amqp_uri_file is None:
         raise CannotAsk(f"no broker is named; set {BROKER}=amqp://USER:PASSWORD@HOST:5672/VHOST, or --broker-file")
+    return of_settings(settings)
+
+
+def of_settings(settings: BrokerSettings) -> BrokerPlace:
+    """Return the place of the daemon itself. Raises SettingsError."""
     return BrokerPlace(
         secret(settings.amqp_uri, settings.amqp_uri_file, "broker.amqp_uri"),
         secret(settings.management_uri, settings.management_uri_file, "broker.management_uri"),
