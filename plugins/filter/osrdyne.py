@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from ansible.errors import AnsibleFilterError
 
 from osrdyne_pool.broker import default_login, lost, management_json
+from osrdyne_pool.broker.address_files import ADDRESS_FILES
 from osrdyne_pool.lint import lint
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
@@ -49,18 +50,6 @@ def osrdyne_credentials(wanted: Mapping[str, Any], passwords: Mapping[str, str])
     """Name and password of the broker user of each role."""
     users = wanted["users"]
     return {user["role"]: {"name": user["name"], "password": passwords[user["name"]]} for user in users}
-
-
-#: What a broker's address is for, by the name of the file that holds it: the role of its user, and the interface.
-ADDRESS_FILES = {
-    "client.uri": ("client", "amqp"),
-    "worker.uri": ("worker", "amqp"),
-    "daemon.uri": ("daemon", "amqp"),
-    "daemon-management.uri": ("daemon", "management"),
-    "monitor.uri": ("monitor", "amqp"),
-    "monitor-management.uri": ("monitor", "management"),
-    "operator.uri": ("operator", "amqp"),
-}
 
 
 def osrdyne_address_files(

@@ -1,4 +1,4 @@
-"""docs/start/quickstart.md, with the worker and the client of README.md; the README shows what it prints."""
+"""docs/start/quickstart.md: its commands write, run, change and remove a pool; the README shows what a call prints."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ import pytest
 
 import steps
 from testbed.foreign_client import ForeignClient
-from testbed.pool import DaemonProcess, Pool
+from testbed.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
 from testbed.workers import MINIMAL
 from tests.conftest import Vhost
 
 README = Path(steps.ROOT, "README.md").read_text()
 PAGE = Path(steps.ROOT, "docs/start/quickstart.md").read_text()
-EXAMPLE = Path(steps.ROOT, "examples/quickstart")
 #: What the test does not repeat: the packages are installed in the environment that runs it.
-INSTALLING = ("rabbitmqctl", "python3 -m venv", ". ", "pip install", "cd ")
+INSTALLING = ("rabbitmqctl", "pip install")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -63,11 +62,13 @@ class Shell:
     variables: dict[str, str]
 
     def start(self, command: str, log: Path) -> subprocess.Popen[bytes]:
+        words = shlex.split(command)
+        own = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
         with log.open("wb") as file:
             return subprocess.Popen(
-                [*not_root(), *shlex.split(command)],
+                [*not_root(), *words[len(own) :]],
                 cwd=self.folder,
-                env=self.variables,
+                env=self.variables | own,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -79,11 +80,6 @@ class Shell:
         assert code == 0, log.read_text()
         return log.read_text()
 
-    def export(self, line: str) -> None:
-        """Do as the shell does with `export NAME=VALUE`, where the value may be another variable."""
-        name, _, value = line.removeprefix("export ").partition("=")
-        self.variables[name] = self.variables[value[1:]] if value.startswith("$") else value
-
 
 @pytest.fixture
 def programs() -> Path:
@@ -93,7 +89,7 @@ def programs() -> Path:
 
 @pytest.fixture
 def shell(vhost: Vhost, tmp_path: Path, programs: Path) -> Iterator[Shell]:
-    """A copy of the example, and a user of the broker as the page makes it."""
+    """A user of the broker as the page makes it, and the folder with a pool that the page has written."""
     user, password = f"quickstart-{secrets.token_hex(4)}", secrets.token_hex(8)
     management = vhost.broker.management
     tag = re.search(r"set_user_tags osrdyne (\w+)", PAGE)
@@ -103,42 +99,45 @@ def shell(vhost: Vhost, tmp_path: Path, programs: Path) -> Iterator[Shell]:
     management.put("users", user, body={"password": password, "tags": tag[1]})
     body = dict(zip(("configure", "write", "read"), rights.groups(), strict=True))
     management.put("permissions", vhost.name, user, body=body)
-    for name in ("worker.py", "client.py", "declare_pool.py", "settings.toml"):
-        (tmp_path / name).write_text((EXAMPLE / name).read_text())
-    with (tmp_path / "settings.toml").open("a") as settings:
-        settings.write("\n[status]\nport = 0\n")  # other daemons of this machine may have the port of the page
+    tmp_path.chmod(0o777)
     shell = Shell(tmp_path, {"PATH": f"{programs}:{os.environ['PATH']}"})
-    for line in commands():
-        if line.startswith("export "):
-            line = line.replace("osrdyne:PASSWORD", f"{user}:{password}")
-            line = line.replace("localhost:5672/osrdyne", f"127.0.0.1:{vhost.broker.amqp_port}/{vhost.name}")
-            shell.export(line.replace("localhost:15672", f"127.0.0.1:{vhost.broker.management_port}"))
+    (writing,) = [line for line in commands() if "osrdyne new" in line]
+    writing = writing.replace("osrdyne:PASSWORD", f"{user}:{password}")
+    writing = writing.replace("localhost:5672/osrdyne", f"127.0.0.1:{vhost.broker.amqp_port}/{vhost.name}")
+    shell.run(f"OSRDYNE_BROKER_MANAGEMENT=http://127.0.0.1:{vhost.broker.management_port} {writing}")
+    settings = tmp_path / "core/settings.toml"
+    # Other daemons of this machine may have the port of the page.
+    settings.write_text(
+        settings.read_text().replace(
+            "[broker]", f"[status]\nport = 0\n[broker]\nstatistics_interval = {STATISTICS_INTERVAL}"
+        )
+    )
     yield shell
     management.delete("users", user)
 
 
 @pytest.fixture
 def daemon_log(shell: Shell) -> Iterator[Path]:
-    """The daemon of the page, once its pool is declared; neither it nor its workers are left."""
-    assert "5 exchanges, 8 queues" in shell.run("python declare_pool.py core")
+    """What `osrdyne dev` of the page prints, once its daemon acts; at its end, no worker is left."""
     log = shell.folder / "daemon.log"
-    process = shell.start("osrdyne daemon --settings settings.toml", log)
+    process = shell.start("osrdyne dev core/worker.py", log)
     try:
         until(lambda: "info acting" in log.read_text() or process.poll() is not None, what="the daemon acts")
         assert process.poll() is None, log.read_text()
         yield log
-    finally:
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=PATIENCE)
+        assert process.wait(timeout=PATIENCE) == 0
         pids = [int(pid) for pid in re.findall(r"worker started .*\bpid=(\d+)", log.read_text())]
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], what="the end of the workers")
+        assert pids
+        assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_quickstart_without_root_prints_what_the_readme_shows(shell: Shell, daemon_log: Path) -> None:
     # When the reader calls the worker
-    printed = shell.run("python client.py")
+    printed = shell.run("python core/client.py")
     # Then two answers come from one worker, which the first call has started, and the README shows the same
     assert without_numbers(printed) in [without_numbers(block) for block in blocks(README, "text")]
     assert daemon_log.read_text().count("worker started") == 1
@@ -149,14 +148,39 @@ def test_the_quickstart_without_root_prints_what_the_readme_shows(shell: Shell, 
 
 
 def test_the_steps_of_the_page_are_those_of_the_test() -> None:
-    run = [line for line in commands() if not line.startswith("export ")]
-
-    assert run == [
-        "python declare_pool.py core",
-        "osrdyne daemon --settings settings.toml",
-        "python client.py",
-        "osrdyne status",
+    assert [line.split("/osrdyne ")[-1] for line in commands()] == [
+        "osrdyne new core",
+        "osrdyne dev core/worker.py",
+        "python core/client.py",
+        "osrdyne pool remove --settings settings.toml --with-messages",
     ]
+
+
+def test_a_worker_whose_file_changes_is_started_again_its_output_is_shown_and_no_request_fails(
+    shell: Shell, daemon_log: Path
+) -> None:
+    shell.run("python core/client.py")
+    worker = shell.folder / "core/worker.py"
+    # When the reader changes the worker, while calls go on
+    worker.write_text(worker.read_text().replace("    return f", '    print("asked:", question)\n    return f', 1))
+    until(
+        lambda: shell.run("python core/client.py") and "LAX | asked: first" in daemon_log.read_text(), what="the change"
+    )
+    # Then one worker followed the other
+    assert daemon_log.read_text().count("worker started") == 2
+    assert "exited with status 0" in daemon_log.read_text()
+
+
+def test_the_last_command_of_the_page_removes_the_pool(shell: Shell, vhost: Vhost) -> None:
+    settings = shell.folder / "core/settings.toml"
+    (line,) = [line for line in commands() if line.startswith("osrdyne pool remove")]
+    within = Shell(shell.folder / "core", shell.variables)
+    within.run(f"osrdyne pool apply --settings {settings.name}")
+    assert len(vhost.broker.management.get("queues", vhost.name)) == 8
+
+    within.run(line)
+
+    assert vhost.broker.management.get("queues", vhost.name) == []
 
 
 def test_a_key_with_its_worker_is_served_while_no_daemon_runs(

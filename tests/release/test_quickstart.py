@@ -24,7 +24,7 @@ def programs(index: Index, empty: Callable[[str], Environment]) -> Path:
 
 
 def test_client_worker_and_daemon_from_an_index_answer_as_the_readme_shows(shell: Shell, daemon_log: Path) -> None:
-    assert without_numbers(shell.run("python client.py")) in [
+    assert without_numbers(shell.run("python core/client.py")) in [
         without_numbers(block) for block in blocks(README, "text")
     ]
     assert daemon_log.read_text().count("worker started") == 1

@@ -1,4 +1,6 @@
-"""The broker's management API, read only: which request queues there are, and how many messages are in them.
+"""The broker's management API: which request queues there are, and how many messages are in them.
+
+All but `send` only reads, and the daemon does nothing else; the commands of `osrdyne pool` change what is there.
 
 Each call runs in a thread, because `osrdyne_pool.broker.management` blocks. The API's message counts are some seconds
 old, and each decision allows for that (docs/reference/rabbitmq-facts.md#counts-that-come-late). Errors become
@@ -189,23 +191,58 @@ class ManagementApi:
         with self._reading("the objects of a virtual host"):
             return management_json.read(listings)
 
+    async def held(self, names: PoolNames) -> dict[str, tuple[int | None, int]]:
+        """Return the messages and consumers of each queue of a pool: None where the broker does not know the messages.
+
+        A stream counts as empty. Messages may be half a statistics interval old, consumers a whole one.
+        """
+        counted = await self._get(f"queues/{self._vhost}", management.FRESH_TOTALS)
+        listed = await self._get(f"queues/{self._vhost}", {"columns": "name,consumers"})
+        with self._reading("the queues of a virtual host"):
+            consumers = {queue["name"]: int(queue.get("consumers") or 0) for queue in listed}
+            return {
+                queue["name"]: (
+                    0 if queue["type"] == "stream" else queue.get("messages"),
+                    consumers.get(queue["name"], 0),
+                )
+                for queue in counted
+                if names.owns_queue(queue["name"])
+            }
+
+    async def find(self, *path: str) -> Any:
+        """Return what is at a path, in parts that are not quoted yet; None where nothing is."""
+        try:
+            return await self._get("/".join(quote(part, safe="") for part in path))
+        except _NotFound:
+            return None
+
+    async def send(self, method: str, *path: str, body: object = None) -> bool:
+        """Make, change or delete what is at a path. Return False where what is to be deleted is not there."""
+        try:
+            await self._ask("/".join(quote(part, safe="") for part in path), None, method, body)
+        except _NotFound:
+            if method != "DELETE":
+                raise
+            return False
+        return True
+
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         # Few at a time: a hanging API must not take all threads of this process.
         async with self._calls:
             return await self._ask(path, params)
 
-    async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
+    async def _ask(self, path: str, params: Mapping[str, str] | None, method: str = "GET", body: object = None) -> Any:
         self._server = server = self._current_server(self._server)
         where = server.where
         try:
-            return await asyncio.to_thread(server.get, path, params)
+            return await asyncio.to_thread(server.request, method, path, params, body)
         except management.ManagementRefused as error:
             if error.status == 404:
                 raise _NotFound(f"{where}/api/{path}: not found") from None
             alarmed = alarms(error.text) if path == _ALARMS else None
             if alarmed is not None:
                 raise _Alarm(alarmed) from None
-            hint = "see the broker's log"
+            hint = (error.status == 400 and error.reason) or "see the broker's log"
             if error.status in (401, 403):
                 hint = _REFUSALS.get(error.reason, _REFUSED).format(user=f"user '{server.user}'")
             if 300 <= error.status < 400:
@@ -273,10 +310,10 @@ class _Server:
         client = management.ManagementClient(where + parts.path, user, unquote(parts.password or ""), timeout=timeout)
         return cls(uri, where, user, options, client)
 
-    def get(self, path: str, params: Mapping[str, str] | None) -> Any:
+    def request(self, method: str, path: str, params: Mapping[str, str] | None, body: object) -> Any:
         """Ask, over TLS with the files as they are now. Raises the errors of the client, and BrokerError for a file."""
         client = self.client if self.options.is_default else replace(self.client, tls=self.options.context())
-        return client.request("GET", path, params)
+        return client.request(method, path, params, body)
 
 
 def _split(uri: str) -> SplitResult:
@@ -293,7 +330,11 @@ _OTHER_SERVER = "is it RabbitMQ's management API that listens there?"
 _REFUSALS = {
     "Not_Authorized": "{user} is refused; check its name and password",
     "Not management user": "{user} has no tag for the management API; give it the tag 'management'",
-    "Not administrator user": "{user} may not list users and permissions; that takes the tag 'administrator'",
+    "Not administrator user": (
+        "{user} may not see or change users, permissions and limits; that takes the tag 'administrator'"
+    ),
+    "User not authorised to access object": "{user} may not change policies; give it the tag 'policymaker'",
+    "Access refused.": "{user} has no permission for that name; give it all permissions on the virtual host",
     "User not authorised to access virtual host": "{user} has no permissions on this virtual host",
 }
 _REFUSED = "{user} is refused; check its password, its tag 'management' and its permissions"

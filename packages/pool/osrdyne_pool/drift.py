@@ -6,11 +6,13 @@ silently disables dead-lettering or the alternate exchange.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from osrdyne_pool.broker import default_login
+from osrdyne_pool.broker.changes import others
+from osrdyne_pool.differences import between
 from osrdyne_pool.limits import Limits
 from osrdyne_pool.lint import Finding, effective, matches
 from osrdyne_pool.topology import Binding, Policy, Queue, Topology, User, own_key, sample_request_queues
@@ -138,9 +140,7 @@ def _neighbours(expected: Topology, live: Topology) -> Iterator[Finding]:
     counted = (live.vhost_limits.get(name, 0) for name in expected.vhost_limits)
     if not any(0 <= there <= least for there, least in zip(counted, expected.vhost_limits.values(), strict=True)):
         return
-    tail = PoolNames("p").request_exchange[1:]
-    pools = {exchange.name.removesuffix(tail) for exchange in live.exchanges if exchange.name.endswith(tail)}
-    for name in sorted(pools - {expected.pool, *expected.neighbours}):
+    for name in sorted(others(expected, live) - {*expected.neighbours}):
         problem = (
             "shares the virtual host, and its limits do not count it; name it in the setting pool.neighbours, with its "
             f"limits, and {_APPLY}"
@@ -208,12 +208,6 @@ def _differences(kind: str, expected: Iterable[Any], live: Iterable[Any], *, by:
             yield Finding("missing", f"{kind} {name}", f"is not on the broker; {_APPLY}")
             continue
         for part in item.__dataclass_fields__:
-            wanted, found = getattr(item, part), getattr(actual, part)
-            if wanted != found:
-                yield Finding(
-                    "differs", f"{kind} {name}", f"{part} is {_plain(found)}, declared is {_plain(wanted)}; {_APPLY}"
-                )
-
-
-def _plain(value: object) -> str:
-    return repr(dict(value) if isinstance(value, Mapping) else value)
+            values = list(between({part: getattr(actual, part)}, {part: getattr(item, part)}))
+            if values:
+                yield Finding("differs", f"{kind} {name}", f"{', '.join(map(str, values))}; {_APPLY}")

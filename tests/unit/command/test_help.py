@@ -28,7 +28,7 @@ def loaded_by(*words: str) -> set[str]:
     return set(done.stdout.rpartition("\n  ")[2].split())
 
 
-@pytest.mark.parametrize("words", [(), ("jobs",), ("relay",), ("bus",), ("pipeline",), ("poison",)])
+@pytest.mark.parametrize("words", [(), ("jobs",), ("relay",), ("bus",), ("pipeline",), ("poison",), ("pool",)])
 def test_a_list_of_commands_waits_for_none_of_them_and_for_no_engine_s_library(words: tuple[str, ...]) -> None:
     loaded = loaded_by(*words, "--help")
 
@@ -53,10 +53,13 @@ def test_the_help_lists_every_command_with_what_it_does() -> None:
         "bus",
         "call",
         "daemon",
+        "dev",
         "jobs",
         "lint",
+        "new",
         "pipeline",
         "poison",
+        "pool",
         "relay",
         "replay",
         "status",

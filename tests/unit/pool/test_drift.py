@@ -80,7 +80,7 @@ def test_a_missing_binding_is_found() -> None:
     ("part", "name", "change", "said_so"),
     [
         ("exchanges", "core-req-xchg", {"type": "fanout"}, "type is 'fanout', declared is 'direct'"),
-        ("queues", "core-orphan", {"arguments": {}}, "arguments is {}, declared is {'x-delivery-limit': -1}"),
+        ("queues", "core-orphan", {"arguments": {}}, "arguments.x-delivery-limit is not set, declared is -1"),
         ("queues", "core-dl", {"type": "classic"}, "type is 'classic', declared is 'quorum'"),
         ("policies", "core-req", {"priority": 3}, "priority is 3, declared is 10"),
     ],
@@ -93,6 +93,19 @@ def test_a_changed_object_is_found_with_both_values(
 
     assert [one.object.split()[1] for one in found] == [name]
     assert said_so in found[0].problem
+
+
+def test_only_the_values_of_a_table_that_differ_are_named_each_with_what_is_declared() -> None:
+    definition = {**OURS.policies[1].definition, "delivery-limit": 20, "expires": 5}
+    del definition["overflow"]
+    changed = (replace(OURS.policies[1], definition=definition),)
+    found = drift(OURS, live(policies=(*OURS.policies[:1], *changed, *OURS.policies[2:])))
+
+    (problem,) = [one.problem for one in found if one.rule == "differs"]
+    assert problem == (
+        "definition.overflow is not set, declared is 'reject-publish', definition.delivery-limit is 20, declared is 5, "
+        "definition.expires is 5, declared is not set; apply the topology"
+    )
 
 
 # --- the policy that wins ---------------------------------------------------------------------------------------------

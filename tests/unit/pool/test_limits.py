@@ -101,7 +101,7 @@ def test_limits_of_a_user_that_differ_are_drift_where_users_are_compared() -> No
     assert drift(DECLARED, live) == []
     (found,) = drift(DECLARED, live, with_users=True)
     assert (found.rule, found.object) == ("differs", f"user {ours.name}")
-    assert "limits is {}" in found.problem
+    assert "limits.max-channels is not set, declared is 1000" in found.problem
 
 
 def test_a_daemon_acts_on_a_broker_without_limits() -> None:

@@ -65,7 +65,9 @@ def test_osrdyne_brings_client_worker_daemon_and_command_and_little_else(
     made = installed("osrdyne")
 
     assert {"osrdyne-client", "osrdyne-worker", "osrdyne-command"} < names
-    assert listed(made) == ["call", "daemon", "lint", "poison", "replay", "status"]
+    assert listed(made) == ["call", "daemon", "dev", "lint", "new", "poison", "pool", "replay", "status"]
+    assert made.run("osrdyne", "new", "core").returncode == 0
+    assert (made.place / "core/worker.py").exists()
     assert len(names) < FEWER_PACKAGES_THAN, sorted(names)
     ours = sum(wheels.files[name].stat().st_size * 4 for name in names & wheels.files.keys())
     sizes = {name: size(name) for name in names - wheels.files.keys()}

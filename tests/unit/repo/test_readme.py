@@ -169,25 +169,28 @@ def test_each_guarantee_of_the_readme_names_a_test_that_shows_it() -> None:
     assert [test for path, test in links if f"def {test}(" not in Path(steps.ROOT, path).read_text()] == []
 
 
+WRITTEN = Path(steps.ROOT, "daemon/osrdyne/commands/new_pool")
+
+
 @pytest.mark.parametrize("name", ["worker.py", "client.py"])
-def test_the_code_of_the_readme_is_that_of_the_example(name: str) -> None:
-    code = Path(steps.ROOT, "examples/quickstart", name).read_text()
-
-    assert f"```python\n{code}```" in Path(steps.ROOT, "README.md").read_text()
+def test_the_code_of_the_readme_is_what_osrdyne_new_writes(name: str) -> None:
+    assert f"```python\n{(WRITTEN / name).read_text()}```" in Path(steps.ROOT, "README.md").read_text()
 
 
-def test_the_settings_of_the_quickstart_are_those_of_the_example() -> None:
-    settings = Path(steps.ROOT, "examples/quickstart/settings.toml").read_text()
+def test_the_settings_of_the_quickstart_are_what_osrdyne_new_writes() -> None:
+    settings = (WRITTEN / "settings.toml").read_text()
 
     assert f"```toml\n{settings}```" in Path(steps.ROOT, "docs/start/quickstart.md").read_text()
 
 
-def test_the_readmes_quickstart_has_the_commands_of_the_page() -> None:
+def test_the_quickstart_has_four_commands_and_names_the_broker_once() -> None:
     section = Path(steps.ROOT, "README.md").read_text().split("## Quickstart")[1].split("\n## ")[0]
     shown = [re.sub(r"\s+#.*", "", line) for line in FENCE.findall(section)[0].splitlines()]
     of_the_page = [command for page, command in commands() if page == "docs/start/quickstart.md"]
 
-    assert [command for command in of_the_page if not command.startswith(("rabbitmqctl", "osrdyne status"))] == shown
+    assert [line for line in of_the_page if not line.startswith(("rabbitmqctl", "osrdyne pool remove"))] == shown
+    assert len(shown) == 4
+    assert " ".join(shown).count("PASSWORD@") == 1
 
 
 def test_the_quickstart_installs_every_package_that_its_programs_need() -> None:

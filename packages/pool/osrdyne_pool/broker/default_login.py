@@ -21,7 +21,7 @@ def problem(user: Mapping[str, Any]) -> str:
 
     An empty mapping stands for no user. Raises ValueError or TypeError for what a RabbitMQ never answers.
     """
-    if user.get("name") != NAME or not _is_password(user, NAME):
+    if user.get("name") != NAME or not is_password(user, NAME):
         return ""
     tags = user.get("tags") or "none"
     shown = tags if isinstance(tags, str) else ", ".join(map(str, tags))
@@ -31,7 +31,8 @@ def problem(user: Mapping[str, Any]) -> str:
     )
 
 
-def _is_password(user: Mapping[str, Any], password: str) -> bool:
+def is_password(user: Mapping[str, Any], password: str) -> bool:
+    """Return whether a user, as the management API shows it, has this password. Raises as `problem`."""
     digest = _HASHES.get(str(user.get("hashing_algorithm")))
     stored = base64.b64decode(str(user.get("password_hash") or ""))
     return digest is not None and stored[4:] == digest(stored[:4] + password.encode()).digest()
