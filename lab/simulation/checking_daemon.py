@@ -152,7 +152,9 @@ class DaemonChecks(Checks):
             self._confirms[event.actor, name_of(message)].append(event.at)
 
     def _acked(self, event: Event) -> None:
-        if event.place not in (NAMES.orphan_queue, NAMES.dead_letter_queue) or event.message is None:
+        # The daemon takes requests from their queues, too, where no worker can be started.
+        takes = event.actor.startswith("daemon") and event.place.startswith(NAMES.request_queue_prefix)
+        if not (takes or event.place in (NAMES.orphan_queue, NAMES.dead_letter_queue)) or event.message is None:
             return
         if event.message.headers.get(headers.X_LAST_DEATH_QUEUE) == NAMES.unanswered_queue:
             return  # the broker dropped it
@@ -188,8 +190,10 @@ class DaemonChecks(Checks):
         self._held_until[event.actor, event.place] = event.at
 
     def _asked_at(self, event: Event) -> float:
-        """When a connection asked for what the broker has done now: a queue that it lost may hold that up."""
+        """When a connection asked for what the broker has done now: an alarm or a lost queue may delay that."""
         at = event.actor, event.place
+        if event.actor in self._blocked:
+            return self._blocked[event.actor]
         return self._held_since[at] if self._held_until.get(at) == event.at else event.at
 
     def _bound(self, event: Event) -> None:

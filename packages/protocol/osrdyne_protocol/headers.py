@@ -16,7 +16,7 @@ X_REASON = "x-reason"
 X_RPC_PATH = "x-rpc-path"
 #: Request: moment after which its caller no longer waits, in integer milliseconds since the Unix epoch.
 X_DEADLINE = "x-deadline"
-#: Reply `throttled`: after how many milliseconds another try may succeed.
+#: Reply `throttled`, `start_failed`: after how many milliseconds another try may succeed.
 X_RETRY_AFTER = "x-retry-after"
 #: Reply `expired`: the stage at which the request's time ran out; see `expiry`.
 X_EXPIRED_AT = "x-expired-at"

@@ -1,0 +1,48 @@
+"""When requests of a key are refused, because its workers cannot be started."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.reconcile import group_rules
+from osrdyne.state.start_failures import refused_until
+from osrdyne.state.values import Attempt
+
+#: Three starts failed, and the next is due at 10.
+FAILED = Attempt(failures=3, not_before=10.0, error="exit 1", failed_at=6.0, unstarted=3)
+STARTED = Attempt(failures=3, not_before=10.0, started_at=10.0, unstarted=3)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "group", "now", "until"),
+    [
+        (FAILED, None, 7.0, 10.0),
+        (FAILED, None, 10.0, None),
+        (Attempt(failures=3, not_before=10.0, unstarted=2), None, 7.0, None),
+        # An engine that tries again by itself
+        (FAILED, GroupState.STARTING, 20.0, math.inf),
+        (FAILED, GroupState.RUNNING, 7.0, None),
+        (FAILED, GroupState.STOPPING, 7.0, None),
+        # The daemon's own try
+        (STARTED, GroupState.STARTING, 11.0, None),
+    ],
+)
+def test_requests_are_refused_while_no_try_is_under_way(
+    attempt: Attempt, group: GroupState | None, now: float, until: float | None
+) -> None:
+    listed = None if group is None else Group("42", group, 1, "")
+    assert refused_until(attempt, listed, most=3, now=now) == until
+    assert refused_until(attempt, listed, most=0, now=now) is None
+
+
+def test_only_starts_in_a_row_that_are_known_to_have_ended_too_early_count() -> None:
+    attempt = Attempt()
+    for started in (False, False, None, False):
+        attempt = group_rules.after_end(group_rules.after_failure(attempt, "exit 1", now=5.0), started=started)
+    assert attempt.unstarted == 3
+    assert group_rules.after_started(attempt, at=5.0).unstarted == 3, "it was said before"
+    assert group_rules.after_started(attempt, at=5.1).unstarted == 0
+    assert group_rules.after_end(attempt, started=True).unstarted == 0
