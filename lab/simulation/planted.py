@@ -303,10 +303,19 @@ def _waiting_left_where_it_is() -> list[Patch]:
 def _started_counts_as_not() -> list[Patch]:
     after_end = group_rules.after_end
 
-    def blind(attempt: Any, *, started: bool | None) -> Any:
-        return after_end(attempt, started=False)
+    def blind(attempt: Any, *, started: bool | None, **others: Any) -> Any:
+        return after_end(attempt, started=False, **others)
 
     return [(group_rules, "after_end", blind), (group_rules, "after_started", lambda attempt, *, at: attempt)]
+
+
+def _pause_after_a_death_at_work() -> list[Patch]:
+    after_end = group_rules.after_end
+
+    def blind(attempt: Any, *, held: int | None, **others: Any) -> Any:
+        return after_end(attempt, held=None, **others)
+
+    return [(group_rules, "after_end", blind)]
 
 
 def _taken_back_and_left() -> list[Patch]:
@@ -352,6 +361,7 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "what waits for workers that never start is left in its queue": _waiting_left_where_it_is,
     "a worker that had started counts as one that had not": _started_counts_as_not,
     "a request that is taken back is left in its queue, too": _taken_back_and_left,
+    "a worker that died at work waits as if it could not start": _pause_after_a_death_at_work,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,

@@ -277,8 +277,13 @@ class GroupLoop:
         fact = EndFact(key, end, text, started, held, at, events.wall_ms(), failed)
         state.ends.note(fact)
         if failed and key in state.tracker.wanted:
-            known = started if tried else None
-            state.groups.attempts[key] = group_rules.after_end(state.groups.attempt(key), started=known)
+            state.groups.attempts[key] = group_rules.after_end(
+                state.groups.attempt(key),
+                started=started if tried else None,
+                held=None if end.how is How.STOPPED else held,
+                now=state.clock(),
+            )
+            self._loop.look_at(key)
             state.groups.changes.add(key)
         self._lifecycle.record(fact.event, key, outcome=end.short, more=fact.headers())
 

@@ -2,7 +2,8 @@
 
 The autoscaler decides how many workers a group has; these rules decide only whether the group exists. Rules:
 a wanted key with a queue has a group; a group is stopped only when its queue is drained or gone; a failing
-start waits longer each time; a stuck group, or one with an old template, is stopped, and started again once gone.
+start waits longer each time, and a start after a death at work does not; a stuck group, or one with an old
+template, is stopped, and started again once gone.
 """
 
 from __future__ import annotations
@@ -94,11 +95,17 @@ def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
     )
 
 
-def after_end(attempt: Attempt, *, started: bool | None) -> Attempt:
-    """Return what is remembered once it is known whether a worker that failed had said `started`; None: it is not."""
+def after_end(attempt: Attempt, *, started: bool | None, held: int | None, now: float) -> Attempt:
+    """Return what is remembered once it is known whether a worker that failed had said `started`; None: it is not.
+
+    `held` is how many requests it had in hand. One that died at work may be started again at once: each such start
+    costs a request a delivery, so that the delivery limit ends it.
+    """
     if started is None:
         return attempt
-    return _worked(attempt) if started else replace(attempt, unstarted=attempt.unstarted + 1)
+    if not started:
+        return replace(attempt, unstarted=attempt.unstarted + 1)
+    return replace(_worked(attempt), failures=0, not_before=now) if held else _worked(attempt)
 
 
 def after_delivery(attempt: Attempt, delivered: int) -> Attempt:

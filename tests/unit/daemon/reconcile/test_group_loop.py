@@ -13,7 +13,7 @@ import pytest
 from osrdyne.base.changes import ChangeReader
 from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError, EngineAway
-from osrdyne.reconcile import group_loop
+from osrdyne.reconcile import group_loop, group_rules
 from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state.delivery_history import PastDelivery
@@ -383,6 +383,51 @@ async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None
             await asyncio.sleep(0.3)
             assert loop.state.groups.attempt("42").unstarted == 0
             assert loop.state.groups.refused_until("42", loop.state.clock()) is None
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+async def test_a_worker_that_dies_at_work_is_started_again_without_a_pause_and_any_other_with_one(
+    at_work: bool,
+) -> None:
+    loop, starts = Loop(), list[float]()
+    activity = loop.state.activity
+
+    def work_and_die(what: str, key: str) -> None:
+        if what == "start":
+            starts.append(now())
+            asyncio.get_running_loop().call_later(0.1, begin, f"w{len(starts)}")
+
+    def begin(worker: str) -> None:
+        activity.note("42", "started", loop.state.clock(), worker)
+        if at_work:
+            activity.delivery_history.add("42", "r", PastDelivery(worker, 0))
+        activity.changes.add("42")
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, worker, 0.1))
+
+    loop.driver.on = work_and_die
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: len(starts) == 6)
+        longest = max(later - earlier for earlier, later in itertools.pairwise(starts))
+        assert (longest < 1.0) is at_work
+        # And where it cannot be started after that, the pauses begin with the shortest
+        loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+        await until(lambda: loop.driver.starts("42") == len(starts) + 2, within=2.0 if at_work else 100.0)
+
+
+async def test_a_group_that_hangs_at_work_waits_before_it_is_started_again() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.state.activity.note("42", "started", loop.state.clock(), "w")
+        loop.state.activity.delivery_history.add("42", "r", PastDelivery("w", 0))
+        attempts = loop.state.groups.attempts
+        loop.loop._stops["42"] = group_rules.GroupPlan(reason="stuck", failed=True)
+        loop.loop._failed("42", "stuck")
+        loop.driver.crash("42", None, WorkerEnd(How.STOPPED, worker_id="w"))
+        await until(lambda: loop.state.ends.of("42"), within=1.0)
+        assert attempts["42"].failures == 1
 
 
 async def test_a_stop_is_an_end_with_its_reason() -> None:

@@ -41,8 +41,21 @@ def test_requests_are_refused_while_no_try_is_under_way(
 def test_only_starts_in_a_row_that_are_known_to_have_ended_too_early_count() -> None:
     attempt = Attempt()
     for started in (False, False, None, False):
-        attempt = group_rules.after_end(group_rules.after_failure(attempt, "exit 1", now=5.0), started=started)
+        failed = group_rules.after_failure(attempt, "exit 1", now=5.0)
+        attempt = group_rules.after_end(failed, started=started, held=None, now=5.2)
     assert attempt.unstarted == 3
     assert group_rules.after_started(attempt, at=5.0).unstarted == 3, "it was said before"
     assert group_rules.after_started(attempt, at=5.1).unstarted == 0
-    assert group_rules.after_end(attempt, started=True).unstarted == 0
+    assert group_rules.after_end(attempt, started=True, held=None, now=5.2).unstarted == 0
+
+
+@pytest.mark.parametrize("started", [True, False, None])
+@pytest.mark.parametrize("held", [3, 0, None])
+def test_only_a_worker_that_started_and_died_with_requests_in_hand_is_started_without_a_pause(
+    started: bool | None, held: int | None
+) -> None:
+    failed = Attempt(failures=4, not_before=9.0, error="exit 1", failed_at=5.0)
+    after = group_rules.after_end(failed, started=started, held=held, now=5.2)
+    at_work = started is True and held == 3
+    assert (after.failures, after.not_before) == ((0, 5.2) if at_work else (4, 9.0))
+    assert after.error == "exit 1"
