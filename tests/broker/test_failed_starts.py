@@ -25,6 +25,14 @@ MakeClient = Callable[[Pool], ForeignClient]
 
 #: Ends before it says `started`.
 ENDS_AT_ONCE = [sys.executable, "-I", "-S", "-c", "open('data/XX.json')"]
+#: Dies at its first request, and sends no events.
+SILENT_PROGRAM = """
+import os, pika
+channel = pika.BlockingConnection(pika.URLParameters(os.environ["WORKER_AMQP_URI"])).channel()
+channel.basic_consume(os.environ["WORKER_REQUESTS_QUEUE"], lambda *_: os._exit(3))
+channel.start_consuming()
+"""
+SILENT = [sys.executable, "-c", SILENT_PROGRAM]
 SAID = "FileNotFoundError: [Errno 2] No such file or directory: 'data/XX.json'"
 
 
@@ -103,6 +111,16 @@ def test_a_daemon_without_the_right_to_take_requests_answers_new_ones(
     assert client.ask("XX", b"new").status == "start_failed"
     assert client.wait(waits)[0].status == "expired"
     assert daemon.status()["state"] == "leading"
+
+
+def test_a_request_that_kills_workers_that_say_nothing_ends_in_the_poison_inventory(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    # Given workers that look as if they did not start: they die at the request, and send no events
+    pool = make_pool(delivery_limit=3)
+    make_daemon(pool, worker=SILENT)
+    assert make_client(pool).ask("42", b"poison").status == "delivery_limit"
+    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="a copy")
 
 
 @pytest.mark.parametrize("prefetch", ["1", "8"])
