@@ -30,6 +30,7 @@ from osrdyne.intake.activity_listener import ActivityListener
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
+from osrdyne.intake.taking_back import TakingBack
 from osrdyne.intake.wake_rules import WakeBudget
 from osrdyne.lifetime.clock import pass_time
 from osrdyne.lifetime.warmer import keep_warm
@@ -126,10 +127,17 @@ class DaemonSession:
             handle_letters,
             prefetch=limits.dead_letter_prefetch,
         )
+        taking_back = TakingBack(
+            state=self.state,
+            publisher=publisher,
+            user=connection.user,
+            orphan_ttl_ms=milliseconds(settings.pool.orphan_ttl),
+            message_ttl_ms=milliseconds(settings.pool.message_ttl),
+        )
         activity = ActivityFeed(names.activity_queue, partial(self.connect, "activity"), listener.on_message)
         async with asyncio.TaskGroup() as tasks:
             work = {
-                **self._loops(connection, queues),
+                **self._loops(connection, queues, taking_back),
                 "orphan-feed": orphans.run(),
                 "dead-letter-feed": letters.run(),
                 "activity-feed": activity.run(),
@@ -141,7 +149,9 @@ class DaemonSession:
                 tasks.create_task(coroutine, name=name)
             acting()
 
-    def _loops(self, connection: Connection, queues: StaticQueues) -> dict[str, Coroutine[Any, Any, None]]:
+    def _loops(
+        self, connection: Connection, queues: StaticQueues, taking_back: TakingBack
+    ) -> dict[str, Coroutine[Any, Any, None]]:
         """Return what runs beside the consumers, by name."""
         settings, state, management = self.settings, self.state, self.management
         intervals, limits = settings.intervals, settings.limits
@@ -154,6 +164,7 @@ class DaemonSession:
             statistics_interval=settings.broker.statistics_interval,
             recheck=intervals.recheck,
             most=settings.pool.limits.groups,
+            take_back=taking_back.take,
         )
         watcher = QueueWatcher(
             state,

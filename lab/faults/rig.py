@@ -113,6 +113,8 @@ class Rig:
                 message_ttl=timing.MESSAGE_TTL,
                 orphan_ttl=timing.ORPHAN_TTL,
                 delivery_limit=timing.DELIVERY_LIMIT,
+                # The requests of the key whose worker never starts wait, and expire.
+                start_failures=0,
             )
             self.pool.ports = self.proxy.ports
             # So that what cannot be delivered is parked within seconds, and not within a minute.

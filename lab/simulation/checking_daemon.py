@@ -13,6 +13,7 @@ from simulation.model import Event
 from simulation.model import history as kinds
 from simulation.model.message import Message
 from simulation.scenario import Kind
+from simulation.workers import DIED_AT_WORK
 from simulation.world import FOREIGN_QUEUE, INVENTORY, LIMITS, NAMES, NEW_KEY_INTERVAL, Outcome
 
 #: Seconds without a delivery after which a group may count as stuck: much longer than any work takes. Seconds without a
@@ -30,6 +31,10 @@ _STOP = 0.02
 _NEWS = 0.1
 #: What the daemon was sent before this many seconds before a fault has arrived before it.
 _ON_THE_WAY = 0.05
+#: Seconds that a key may be without a worker after one has died at a request, where its queue is bound all the time.
+_MOST_PAUSE = 1.5
+#: Faults in which the daemon cannot start a worker, or need not.
+_HINDERS_STARTS = ("queue deleted", "queue unbound", "driver refuses", "driver blind")
 #: Faults that lose events.
 _LOSES_EVENTS = ("activity lost", "activity queue deleted", "activity exchange deleted", "activity revoked")
 
@@ -55,6 +60,8 @@ class DaemonChecks(Checks):
         #: it went on.
         self._held_since: dict[tuple[str, str], float] = {}
         self._held_until: dict[tuple[str, str], float] = {}
+        #: Of each key without a worker: when its last one died at a request.
+        self._died_at: dict[str, float] = {}
         #: When a message was last taken from a queue, and when one last left it otherwise.
         self._taken_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
@@ -75,6 +82,7 @@ class DaemonChecks(Checks):
             "acting": self._acting,
             "session ended": self._session_ended,
             "group started": self._group_started,
+            "group gone": self._group_gone,
             "group stopping": self._group_stopping,
             "error logged": self._error_logged,
             "simulation failed": self._error_logged,
@@ -152,7 +160,9 @@ class DaemonChecks(Checks):
             self._confirms[event.actor, name_of(message)].append(event.at)
 
     def _acked(self, event: Event) -> None:
-        if event.place not in (NAMES.orphan_queue, NAMES.dead_letter_queue) or event.message is None:
+        # The daemon takes requests from their queues, too, where no worker can be started.
+        takes = event.actor.startswith("daemon") and event.place.startswith(NAMES.request_queue_prefix)
+        if not (takes or event.place in (NAMES.orphan_queue, NAMES.dead_letter_queue)) or event.message is None:
             return
         if event.message.headers.get(headers.X_LAST_DEATH_QUEUE) == NAMES.unanswered_queue:
             return  # the broker dropped it
@@ -188,8 +198,10 @@ class DaemonChecks(Checks):
         self._held_until[event.actor, event.place] = event.at
 
     def _asked_at(self, event: Event) -> float:
-        """When a connection asked for what the broker has done now: a queue that it lost may hold that up."""
+        """When a connection asked for what the broker has done now: an alarm or a lost queue may delay that."""
         at = event.actor, event.place
+        if event.actor in self._blocked:
+            return self._blocked[event.actor]
         return self._held_since[at] if self._held_until.get(at) == event.at else event.at
 
     def _bound(self, event: Event) -> None:
@@ -210,6 +222,7 @@ class DaemonChecks(Checks):
 
     def _unbound(self, event: Event) -> None:
         self._changed(event)
+        self._died_at.pop(event.place.removeprefix(NAMES.request_queue_prefix), None)
         if not event.actor.startswith("daemon") or self._scenario.kind is Kind.STORM:
             return
         if event.place in self._lost:
@@ -256,7 +269,16 @@ class DaemonChecks(Checks):
     def _left(self, event: Event) -> None:
         self._left_at[event.place] = event.at
 
+    def _group_gone(self, event: Event) -> None:
+        if event.detail is not None and event.detail.endswith(DIED_AT_WORK):
+            self._died_at[event.place] = event.at
+
     def _group_started(self, event: Event) -> None:
+        waited = event.at - self._died_at.pop(event.place, event.at)
+        # Other keys may hold all starts for a while.
+        alone = self._scenario.kind is Kind.BAD_KEYS and all(key.healthy for key in self._scenario.keys)
+        if alone and waited > _MOST_PAUSE and not self._had(*_LOSES_EVENTS, *_HINDERS_STARTS):
+            self._break(5, f"key {event.place!r} had no worker for {waited:.1f} s after one had died at a request")
         self._taken_at[NAMES.request_queue(event.place)] = self._group_started_at[event.place] = event.at
 
     def _group_stopping(self, event: Event) -> None:

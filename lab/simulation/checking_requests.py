@@ -18,6 +18,8 @@ from simulation.world import INVENTORY, NAMES, Outcome
 
 #: Seconds that an orphan of a healthy key may take, from the broker to its queue, whatever other keys do.
 MOST_ORPHAN_SECONDS = 2.0
+#: Seconds that a request may wait for a key whose workers never start: for three starts, behind those of other keys.
+MOST_START_FAILED_SECONDS = 45.0
 #: Seconds that the first request of a healthy key may take beside the work itself, whatever other keys do.
 MOST_ANSWER_SECONDS = 20.0
 
@@ -185,7 +187,8 @@ class RequestChecks(Checks):
             nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
             nothing_failed = nothing_failed and not self._reply_redelivered(plan, request)
             # At its deadline a request may be answered while it is being forwarded.
-            if nothing_failed and plan.do == scenario.ANSWER and self._is_healthy(plan) and not plan.may_expire:
+            asked = self._is_healthy(plan) or self._start_of(plan) in scenario.NEVER_STARTS
+            if nothing_failed and plan.do == scenario.ANSWER and asked and not plan.may_expire:
                 self._break(1, f"{name} was served or answered twice, and nothing had failed")
         for _, status in request.answers:
             if status not in self._allowed(plan, request):
@@ -195,6 +198,7 @@ class RequestChecks(Checks):
         if not request.answers:
             self._judge_unanswered(plan, request)
         self._judge_delay(plan, request)
+        self._judge_early(plan, request)
 
     def _reply_redelivered(self, plan: RequestPlan, request: _Request) -> bool:
         """Return whether a client got its only reply again: it had lost its session before it acknowledged the reply.
@@ -242,12 +246,37 @@ class RequestChecks(Checks):
             allowed = allowed | {statuses.THROTTLED}
         if self._scenario.kind is Kind.LOST:
             return self._allowed_of_lost(plan, request, allowed)
+        if self._may_fail_early(plan):
+            allowed = allowed | {statuses.START_FAILED}
         if self._scenario.kind is Kind.STORM:
-            allowed = allowed | {statuses.EXPIRED}
+            allowed = allowed | {statuses.EXPIRED, statuses.START_FAILED}
             for status, faults in _ALLOWED_BY.items():
                 if self._had(*faults):
                     allowed = allowed | {status}
         return allowed
+
+    def _start_of(self, plan: RequestPlan) -> str | None:
+        return next((key.start for key in self._scenario.keys if key.key == plan.routing_key), None)
+
+    def _may_fail_early(self, plan: RequestPlan) -> bool:
+        """Return whether workers of a request's key may look as if they did not start.
+
+        They do not, or they end at requests, and what they say before is lost.
+        """
+        if self._start_of(plan) in (*scenario.NEVER_STARTS, scenario.DEAF):
+            return True
+        return self._had("activity lost") and not self._is_healthy(plan)
+
+    def _judge_early(self, plan: RequestPlan, request: _Request) -> None:
+        """Judge how late a request was answered whose workers never start, where nothing else fails."""
+        if self._scenario.kind is not Kind.BAD_KEYS or self._start_of(plan) not in scenario.NEVER_STARTS:
+            return
+        if request.destroyed or not plan.plain or self._had("client cut", "queue deleted", "queue unbound"):
+            return
+        asked = max(request.confirmed_at or 0.0, self._acting_at or 0.0)
+        ended = request.answers[0][0] if request.answers else self._outcome.seconds
+        if ended - asked > MOST_START_FAILED_SECONDS:
+            self._break(5, f"{plan.name} waited {ended - asked:.1f} s for workers that never start")
 
     def _allowed_without_faults(self, plan: RequestPlan) -> set[str]:
         if isinstance(plan.routing_key, bytes) or "\0" in plan.routing_key:

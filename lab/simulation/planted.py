@@ -24,10 +24,12 @@ from osrdyne.intake import (
     orphan_forwarder,
     orphan_rules,
     queue_watcher,
+    taking_back,
     wake_rules,
 )
 from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
 from osrdyne.reconcile.queue_rules import QueueStep
+from osrdyne.state import by_key
 from osrdyne.state.pool import PoolState
 from osrdyne.state.signs import Signs
 from osrdyne.state.tracker import Status
@@ -287,6 +289,48 @@ def _budget_never_spent() -> list[Patch]:
     return [(wake_rules.WakeBudget, "take", lambda *_: 0.0)]
 
 
+def _never_refused() -> list[Patch]:
+    return [(by_key, "refused_until", lambda *_, **__: None)]
+
+
+def _waiting_left_where_it_is() -> list[Patch]:
+    async def nothing(self: Any, key: str, channel: Channel) -> int:
+        return -1
+
+    return [(taking_back.TakingBack, "take", nothing)]
+
+
+def _started_counts_as_not() -> list[Patch]:
+    after_end = group_rules.after_end
+
+    def blind(attempt: Any, *, started: bool | None, **others: Any) -> Any:
+        return after_end(attempt, started=False, **others)
+
+    return [(group_rules, "after_end", blind), (group_rules, "after_started", lambda attempt, *, at: attempt)]
+
+
+def _pause_after_a_death_at_work() -> list[Patch]:
+    after_end = group_rules.after_end
+
+    def blind(attempt: Any, *, held: int | None, **others: Any) -> Any:
+        return after_end(attempt, held=None, **others)
+
+    return [(group_rules, "after_end", blind)]
+
+
+def _taken_back_and_left() -> list[Patch]:
+    def both(self: Any, tag: int, *, multiple: bool = False) -> None:
+        self.give_back(tag)
+
+    take = taking_back.TakingBack.take
+
+    async def careless(self: Any, key: str, channel: Channel) -> int:
+        with mock.patch.object(type(channel), "ack", both):
+            return await take(self, key, channel)
+
+    return [(taking_back.TakingBack, "take", careless)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -313,6 +357,11 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a group that consumes nothing is left as it is": _unserved_left_alone,
     "a group is given no time to consume": _unserved_at_once,
     "the budget of new keys is never spent": _budget_never_spent,
+    "requests wait for workers that never start": _never_refused,
+    "what waits for workers that never start is left in its queue": _waiting_left_where_it_is,
+    "a worker that had started counts as one that had not": _started_counts_as_not,
+    "a request that is taken back is left in its queue, too": _taken_back_and_left,
+    "a worker that died at work waits as if it could not start": _pause_after_a_death_at_work,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,

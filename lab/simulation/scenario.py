@@ -34,6 +34,8 @@ class Kind(Enum):
 ANSWER, CRASH, HANG, REJECT, REQUEUE, REQUEUE_ONCE = "answer", "crash", "hang", "reject", "requeue", "requeue once"
 #: How a worker group starts; of a taken key it cannot, because its queue's name is that of a foreign queue.
 STARTS, REFUSED, SLOW, DEAF, EXITS, TAKEN = "starts", "refused", "slow", "deaf", "exits", "taken"
+#: Starts that no worker comes of, as the engine says each time.
+NEVER_STARTS = (REFUSED, EXITS)
 #: Where a client reads its replies.
 DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
 #: Seconds after the broker's return in which a key whose queue was lost answers again, whatever it takes to notice.

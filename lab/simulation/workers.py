@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Seconds between two attempts to connect, or to send a reply that was refused.
 _PAUSE = 0.7
 
+#: How the end of a worker that a request killed is told.
+DIED_AT_WORK = "killed the worker"
+
 #: Name of the tasks in which workers watch their connections.
 WATCH = "worker: watch the connection"
 
@@ -139,7 +142,7 @@ class Worker:
         if do == scenario.CRASH:
             if self.connection is not None:
                 self._world.broker.kill(self.connection)
-            raise Crashed(f"request {message.body!r} killed the worker")
+            raise Crashed(f"request {message.body!r} {DIED_AT_WORK}")
         if do == scenario.HANG:
             await asyncio.get_running_loop().create_future()
         if do == scenario.REJECT:

@@ -176,6 +176,8 @@ class DaemonProcess:
                     "orphan_ttl",
                     "consumer_timeout",
                     "keys",
+                    "start_failures",
+                    "worker_reasons",
                 )
             }
             | {"limits": asdict(chosen.limits)},

@@ -72,7 +72,7 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
 def test_2_a_request_whose_worker_never_starts_is_answered_with_its_correlation_id(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    pool = make_pool(message_ttl=2.0)
+    pool = make_pool(message_ttl=2.0, start_failures=0)
     daemon = make_daemon(pool, worker=["/does/not/exist"])
     answer = make_client(pool).ask("42", b"x", correlation_id="my-id")
     assert (answer.status, answer.correlation_id) == ("expired", "my-id")
@@ -98,7 +98,7 @@ def test_3_a_call_longer_than_both_delays_completes_and_its_queue_stays(
 def test_3_messages_found_in_an_unbound_queue_bring_its_group_back(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    pool = make_pool(unbind_delay=1.0, stop_delay=2.0)
+    pool = make_pool(unbind_delay=1.0, stop_delay=2.0, start_failures=0)
     daemon = make_daemon(pool, worker=["/does/not/exist"])
     client = make_client(pool)
     # Given a request whose worker cannot start, in a queue that is no longer wanted
@@ -182,7 +182,7 @@ def has_any(client: ForeignClient, ids: list[str]) -> bool:
 def test_5_a_failing_key_delays_no_other_and_gets_its_error(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    pool = make_pool(message_ttl=30.0)
+    pool = make_pool(message_ttl=30.0, start_failures=0)
     daemon = make_daemon(
         pool,
         worker=SCRIPTED,

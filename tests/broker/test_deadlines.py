@@ -97,7 +97,7 @@ def test_a_request_that_no_daemon_saw_in_time_expires_as_an_orphan_and_is_not_ex
 
 
 def test_a_request_whose_worker_never_starts_expires_at_its_start(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
-    pool = make_pool()
+    pool = make_pool(start_failures=0)
     make_daemon(pool, worker=MISSING)
     assert expired_call(pool, "42", seconds=8.0) == "start"
 
@@ -134,7 +134,7 @@ def test_our_worker_says_that_a_request_expired_in_the_queue(
 def test_a_deadline_outlives_the_daemon_that_forwarded_its_request(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    pool = make_pool()
+    pool = make_pool(start_failures=0)
     daemon = make_daemon(pool, worker=MISSING)
     client = make_client(pool)
     # Given a request without expiration, forwarded by a daemon that is killed then

@@ -13,7 +13,7 @@ import pytest
 
 from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.docker import engine
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, is_away
 from testbed.own_dockerd import OwnDockerd
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import listed
@@ -54,8 +54,9 @@ async def test_an_engine_that_is_not_there_is_reported_with_what_to_do(machine: 
     for call in (driver.list(), driver.start("a"), driver.stop("a"), anext(driver.changes())):
         with pytest.raises(
             DriverError, match=r"none\.sock cannot be reached: No such file or directory; is it running"
-        ):
+        ) as caught:
             await call
+        assert is_away(caught.value)
 
 
 async def test_an_engine_that_is_killed_is_reported_and_followed_again(own: OwnDockerd, machine: DockerSubject) -> None:

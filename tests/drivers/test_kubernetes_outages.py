@@ -19,7 +19,7 @@ from kubernetes.aio.config import incluster_config
 from osrdyne.drivers.base import Driver, GroupState
 from osrdyne.drivers.kubernetes import api
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, is_away
 from osrdyne_protocol.errors import SettingsError
 from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import listed
@@ -122,8 +122,9 @@ async def test_while_the_api_server_is_away_every_call_says_so_and_then_all_is_a
     await until_async(away)
     limit(driver, 2)
     for attempt in (driver.list(), driver.start("a"), driver.stop("stays")):
-        with pytest.raises(DriverError, match="no answer of the API server"):
+        with pytest.raises(DriverError, match="no answer of the API server") as caught:
             await attempt
+        assert is_away(caught.value)
     # And something happens meanwhile
     kube.kubectl("delete", "deployment", kube.group("goes"))
     # Then it is seen when the API server is back, and no worker was restarted

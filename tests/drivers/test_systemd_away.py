@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, is_away
 from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.systemd import SystemdSubject
@@ -70,8 +70,9 @@ async def test_a_bus_that_is_not_there_is_reported_and_used_once_it_is(units: Sy
     driver = units.driver_of(dataclasses.replace(units.place, bus_address=relay.address))
     said = f"cannot reach the bus at {relay.address}: No such file or directory; start D-Bus there"
     for ask in (driver.start("a"), driver.stop("a"), driver.list(), anext(aiter(driver.changes()))):
-        with pytest.raises(DriverError, match=said):
+        with pytest.raises(DriverError, match=said) as caught:
             await ask
+        assert is_away(caught.value)
     await relay.open()
     await driver.start("a")
     await units.until_running(driver, "a")

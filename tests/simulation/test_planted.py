@@ -23,6 +23,11 @@ _SEEN_BY = {
     "one group's failure ends the session": 11,
     "a group that consumes nothing is left as it is": 45,
     "the budget of new keys is never spent": 40,
+    "requests wait for workers that never start": 38,
+    "what waits for workers that never start is left in its queue": 59,
+    "a worker that had started counts as one that had not": 59,
+    "a request that is taken back is left in its queue, too": 31,
+    "a worker that died at work waits as if it could not start": 88,
     "what goes to one key's queue holds up what goes to all others": 20,
 }
 

@@ -30,6 +30,7 @@ _NEXT = {
     statuses.EXPIRED: "see `osrdyne status` for why no worker took it",
     statuses.DELIVERY_LIMIT: "see the logs of its workers",
     statuses.MAXLEN: "try again later, or give the key more workers",
+    statuses.START_FAILED: "see `osrdyne status --key` for how its workers end",
     statuses.THROTTLED: "try again later; see `pool.limits.groups` and `limits.new_keys` of the settings",
     statuses.UNROUTABLE: "see `osrdyne lint` and the daemon's log",
 }

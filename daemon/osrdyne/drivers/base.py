@@ -76,7 +76,11 @@ class Change:
 
 
 class Driver(Protocol):
-    """The contract. Every method is idempotent and raises `osrdyne.errors.DriverError` with a reason."""
+    """The contract. Every method is idempotent and raises `osrdyne.errors.DriverError` with a reason.
+
+    Where the engine does not answer, that is an `EngineAway`, or one that it is the cause of: such a start says nothing
+    about the workers of its key, and does not count as a failed one.
+    """
 
     #: False when the driver does not start and stop the workers (noop).
     owns_workers: bool

@@ -56,7 +56,8 @@ class ErrorReplies:
         """Answer a request's caller, or keep the request when there is none.
 
         `expired_at` is the stage (`osrdyne_protocol.expiry`) for the status `expired`, and `retry_after_ms` is for
-        `throttled`. Returns False when neither is possible now (the inventory is full): the caller must try again.
+        `throttled` and `start_failed`. Returns False when neither is possible now (the inventory is full): the caller
+        must try again.
         """
         if await self.reply(
             message, status=status, reason=reason, expired_at=expired_at, retry_after_ms=retry_after_ms

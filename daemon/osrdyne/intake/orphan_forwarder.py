@@ -23,12 +23,13 @@ from osrdyne.intake.bursts import Bursts
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_rules import ErrorAnswer, Forward
 from osrdyne.intake.wake_rules import WakeBudget
-from osrdyne.state.values import Phase
+from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
+from osrdyne_protocol.names import is_reply_address
 from osrdyne_runtime.retry import Retry, back_off
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,11 @@ class OrphanForwarder(MessageHandler):
         seen_ms = now_ms()
         decision = orphan_rules.decide(message, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms, own_user=self.user)
         if isinstance(decision, Forward):
-            decision = self._refusal(message, decision.key) or decision
+            refused = self._refusal(message, decision.key)
+            if refused is None and (refused := self._start_failed(message, decision.key)) is not None:
+                # It is demand: while there are callers, starts are tried again.
+                self.state.require(decision.key)
+            decision = refused or decision
         if isinstance(decision, ErrorAnswer):
             await self._answer(message, decision, seen_ms)
         elif self.holding.admit(decision.key, size := message.size):
@@ -96,6 +101,14 @@ class OrphanForwarder(MessageHandler):
             self.metrics.wakes_refused.labels(refused.refused).inc()
         return refused
 
+    def _start_failed(self, message: Message, key: str) -> ErrorAnswer | None:
+        """Return why a request with a caller cannot wait for workers of a key; None where it can, or has none."""
+        groups, now = self.state.groups, self.state.clock()
+        until = groups.refused_until(key, now)
+        if until is None or not is_reply_address(message.properties.reply_to):
+            return None
+        return orphan_rules.start_failed(groups.attempt(key), until - now, with_reason=self.pool.worker_reasons)
+
     async def _hold(self, message: Message, forward: Forward, seen_ms: int, now_ms: Callable[[], int]) -> None:
         began, request_id = self.state.clock(), message.properties.correlation_id
         self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
@@ -119,17 +132,23 @@ class OrphanForwarder(MessageHandler):
         self.metrics.forward_seconds.observe(self.state.clock() - began)
         self.lifecycle.record(events.FORWARDED, forward.key, request_id=request_id)
 
-    async def _bound(self, key: str) -> None:
-        """Wait until the queue was declared and bound after now: an orphan proves that it was not."""
+    async def _bound(self, message: Message, key: str) -> ErrorAnswer | None:
+        """Wait until the queue was declared and bound after now: an orphan proves that it was not.
+
+        Return an answer when workers of the key cannot be started.
+        """
         state = self.state
         generation = state.require(key, found_unbound=True)
+
+        def ends(queue: QueueState) -> bool:
+            bound = queue.phase is Phase.BOUND and queue.asserted >= generation
+            return bound or self._start_failed(message, key) is not None
+
         while True:
             try:
                 async with asyncio.timeout((state.tracker.wanted[key].until - state.clock()) / 2):
-                    await state.queues.wait(
-                        key, lambda queue: queue.phase is Phase.BOUND and queue.asserted >= generation
-                    )
-                return
+                    await state.queues.wait(key, ends)
+                return self._start_failed(message, key)
             except TimeoutError:
                 # A request that waits keeps its key wanted, however long the queue takes.
                 state.require(key)
@@ -141,7 +160,8 @@ class OrphanForwarder(MessageHandler):
         """
         retry = Retry(first=0.1, limit=_LONGEST_WAIT_SECONDS / 2)
         while True:
-            await self._bound(forward.key)
+            if (failed := await self._bound(message, forward.key)) is not None:
+                return failed
             try:
                 await self.publisher.publish(
                     self.state.names.request_exchange,

@@ -11,9 +11,11 @@ Times in headers are integer milliseconds of the wall clock: they cross processe
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 
 from osrdyne.base.republish import REFUSED_REPLY_TO, republished
+from osrdyne.state.values import Attempt
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
@@ -52,7 +54,7 @@ class ErrorAnswer:
 
     status: str
     reason: str
-    #: For `throttled`: after how many milliseconds another try may succeed.
+    #: For `throttled` and `start_failed`: after how many milliseconds another try may succeed.
     retry_after_ms: int | None = None
     #: Where a new key was not woken: by what (`keys`, `budget` or `groups`).
     refused: str | None = None
@@ -84,6 +86,15 @@ def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int, own_user: str |
         return ErrorAnswer(statuses.EXPIRED, "waited too long for its worker group's queue")
     properties.headers[headers.X_HOPS] = hops + 1
     return Forward(key, properties, deadline, hops)
+
+
+def start_failed(attempt: Attempt, wait: float, *, with_reason: bool) -> ErrorAnswer:
+    """Return the answer while workers of a key cannot be started. `wait`: seconds until the next try, or infinity."""
+    reason = f"workers of this key could not be started, {attempt.unstarted} times in a row"
+    if with_reason and attempt.error is not None:
+        reason = f"{reason}; the last time: {' '.join(attempt.error.split())}"
+    later = None if wait == math.inf else max(0, math.ceil(1000 * wait))
+    return ErrorAnswer(statuses.START_FAILED, reason, retry_after_ms=later)
 
 
 def origin(original: Properties, own_user: str | None) -> Origin:
@@ -152,6 +163,24 @@ def put_back(
     left = _deadline(result, orphan_ttl_ms) - seen_ms
     result.expiration = str(min(max(1, left), _LONGEST_EXPIRATION_MS))
     return result
+
+
+def taken_back(
+    original: Properties, *, now_ms: int, orphan_ttl_ms: int, message_ttl_ms: int, own_user: str | None = None
+) -> Properties:
+    """Return the properties with which a request that waited in its queue becomes an orphan again.
+
+    Its time as an orphan begins again: it may have waited in its queue for longer. So that this has an end, it gets the
+    deadline that it had there.
+    """
+    result = stamped(original, now_ms, own_user=own_user, let_in=True)
+    given = result.headers
+    ends, own = given[headers.X_FIRST_SEEN] + message_ttl_ms, headers.integer(given, headers.X_DEADLINE)
+    given[headers.X_DEADLINE] = ends if own is None else min(ends, own)
+    # It had found its queue, so that its forwards do not count.
+    for name in (headers.X_FIRST_SEEN, headers.X_HOPS):
+        given.pop(name, None)
+    return put_back(result, seen_ms=now_ms, orphan_ttl_ms=orphan_ttl_ms, own_user=own_user, let_in=True)
 
 
 def _deadline(properties: Properties, orphan_ttl_ms: int) -> int:

@@ -14,13 +14,13 @@ from functools import partial
 
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.drivers.base import Change, Driver, Group, GroupState, How, WorkerEnd
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, is_away
 from osrdyne.metrics import Metrics
 from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state.pool import PoolState
-from osrdyne.state.values import Attempt
+from osrdyne.state.values import Attempt, Phase
 from osrdyne.state.worker_ends import LONGEST_REASON, EndFact, had_started
 from osrdyne_protocol import events
 from osrdyne_runtime.outages import OutageLog
@@ -36,6 +36,8 @@ _COLLECT_CHANGES_SECONDS = 0.05
 _EVENTS_LATE_SECONDS = 0.2
 #: An engine may report an end so much later, and count the seconds of a run in whole ones.
 _NEWS_LATE_SECONDS = 2.0
+#: The plan of a stop that this daemon has not made.
+_BY_REQUEST = group_rules.GroupPlan(reason="by request")
 #: A lost event stream that was healthy for this long is asked for again soon.
 _HEALTHY_STREAM_SECONDS = 5.0
 
@@ -73,7 +75,7 @@ class GroupLoop:
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
         #: Why groups were asked to stop.
-        self._stop_reasons: dict[str, str] = {}
+        self._stops: dict[str, group_rules.GroupPlan] = {}
         #: What workers said before this session began is not known.
         self._since = state.clock()
         #: Since when the engine has listed a group as running, without an interruption.
@@ -100,7 +102,7 @@ class GroupLoop:
         state, now = self._state, self._state.clock()
         group, attempt = state.groups.get(key), state.groups.attempt(key)
         if group is None:
-            self._stop_reasons.pop(key, None)
+            self._stops.pop(key, None)
         attempt = self._note_life(key, attempt, group, now)
         if group is None or group.state is not GroupState.RUNNING:
             self._running_since.pop(key, None)
@@ -119,12 +121,13 @@ class GroupLoop:
         if plan.action is group_rules.GroupAction.START:
             self._waiting[key] = None
         elif plan.action is group_rules.GroupAction.STOP:
-            action = partial(self._guarded, key, partial(self._stop, key, plan), self._failed)
+            action = partial(self._guarded, key, partial(self._stop, key, plan), self._not_stopped)
             self._loop.begin(key, action, "group-action")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
-            state.groups.attempts.pop(key, None)
+            if not attempt.unstarted or state.queues.phase(key) is Phase.GONE:  # requests may still wait
+                state.groups.attempts.pop(key, None)
             self._accepted.pop(key, None)
         elif (at := group_rules.makes_up_at(attempt)) is not None:
             if now < at:
@@ -133,9 +136,15 @@ class GroupLoop:
                 self._listing.set()  # only the engine knows whether the worker runs, or waits for its next start
 
     def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> Attempt:
-        """Note what workers reported, and return what is remembered then."""
-        activity = self._state.activity.get(key)
+        """Note what workers reported, or requests show of them, and return what is remembered then."""
+        activity, queue = self._state.activity.get(key), self._state.queues.get(key)
+        if queue is not None and (found := group_rules.after_delivery(attempt, queue.delivered)) != attempt:
+            self._state.groups.attempts[key] = attempt = found
+            self._state.groups.changes.add(key)
         if activity is not None and attempt != Attempt():
+            attempt, unstarted = group_rules.after_started(attempt, at=activity.consuming_at), attempt.unstarted
+            if attempt.unstarted != unstarted:
+                self._state.groups.changes.add(key)  # its queue may be bound at once
             attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
             self._state.groups.attempts[key] = attempt
         if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
@@ -178,26 +187,29 @@ class GroupLoop:
             self._loop.begin(key, action, "group-action")
 
     async def _guarded(
-        self, key: str, action: Callable[[], Awaitable[None]], failed: Callable[[str, str], None]
+        self, key: str, action: Callable[[], Awaitable[None]], failed: Callable[[str, str, Exception], None]
     ) -> None:
         try:
             async with asyncio.timeout(_DRIVER_TIMEOUT_SECONDS):
                 await action()
         except (DriverError, TimeoutError) as error:
-            failed(key, str(error) or f"the driver did not answer within {_DRIVER_TIMEOUT_SECONDS:.0f} s")
+            failed(key, str(error) or f"the driver did not answer within {_DRIVER_TIMEOUT_SECONDS:.0f} s", error)
         except Exception as error:
             # A driver's bug with one key must not end the whole session.
             log.exception("the driver failed unexpectedly", extra={"key": key})
-            failed(key, f"{type(error).__name__}: {error}")
+            failed(key, f"{type(error).__name__}: {error}", error)
         finally:
             if key in self._changed_meanwhile:
                 self._changed_meanwhile.discard(key)
                 self._listing.set()
 
     async def _start(self, key: str) -> None:
-        started = self._state.clock()
-        await self._driver.start(key)
-        groups = self._state.groups
+        started, groups = self._state.clock(), self._state.groups
+        groups.trying.add(key)
+        try:
+            await self._driver.start(key)
+        finally:
+            groups.trying.discard(key)
         groups.attempts[key] = group_rules.after_start(groups.attempt(key), now=started)
         groups.note(key, Group(key, GroupState.STARTING, 1, self._driver.template))
         self._accepted[key] = self._state.clock()
@@ -207,7 +219,7 @@ class GroupLoop:
     async def _stop(self, key: str, plan: group_rules.GroupPlan) -> None:
         log.info("stopping group", extra={"key": key, "reason": plan.reason})
         await self._driver.stop(key)
-        self._stop_reasons[key] = plan.reason
+        self._stops[key] = plan
         self._state.groups.note_stopping(key)
         self._lifecycle.record(events.GROUP_STOPPED, key, outcome=plan.reason)
         if plan.failed:
@@ -224,36 +236,59 @@ class GroupLoop:
         )
         self._loop.look_at(key)
 
-    def _not_started(self, key: str, error: str) -> None:
-        self._failed(key, error)
-        self._note_end(key, WorkerEnd(How.NO_START), error, self._state.clock(), None)
+    def _not_stopped(self, key: str, reason: str, _: Exception) -> None:
+        self._failed(key, reason)
+
+    def _not_started(self, key: str, reason: str, error: Exception) -> None:
+        self._failed(key, reason)
+        self._note_end(key, WorkerEnd(How.NO_START), reason, self._state.clock(), None, tried=not is_away(error))
 
     def _ended(self, key: str, end: WorkerEnd, error: str | None) -> None:
         """Note that a worker ended, once what it said before has come."""
-        stopped = f"stopped: {self._stop_reasons.get(key, 'by request')}" if end.how is How.STOPPED else None
-        reason = error or stopped or "ended while no daemon watched it"
+        plan, stopped = self._stops.get(key, _BY_REQUEST), end.how is How.STOPPED
+        reason = error or (f"stopped: {plan.reason}" if stopped else "ended while no daemon watched it")
+        failed = plan.failed if stopped else error is not None
         now, began = self._state.clock(), self._state.groups.attempt(key).started_at
         if began is None and end.seconds is not None:
             began = now - end.seconds - _NEWS_LATE_SECONDS
         later = 0.0 if end.how is How.NO_START else _EVENTS_LATE_SECONDS
-        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began)
+        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed)
 
-    def _note_end(self, key: str, end: WorkerEnd, reason: str, at: float, began: float | None) -> None:
+    def _note_end(
+        self,
+        key: str,
+        end: WorkerEnd,
+        reason: str,
+        at: float,
+        began: float | None,
+        failed: bool = True,
+        tried: bool = True,
+    ) -> None:
+        """`tried` is False where the engine was away: that says nothing about the key's workers."""
         state, activity = self._state, self._state.activity.get(key)
         former, served_at = state.ends.former(key, end.worker_id), state.counts.served_at.get(key)
         started = had_started(
             end,
             activity.started_at if activity is not None else {},
             former=former or 0.0,
-            began=former if began is None else began,
+            began=max((time for time in (began, former) if time is not None), default=None),
             since=self._since,
             served_at=None if served_at is None else served_at - self._late,
         )
         held = 0 if started is False else state.activity.delivery_history.held_by(key, end.worker_id) or None
         text = " ".join(reason.split())[:LONGEST_REASON]
-        fact = EndFact(key, end, text, started, held, at, events.wall_ms())
+        fact = EndFact(key, end, text, started, held, at, events.wall_ms(), failed)
         state.ends.note(fact)
         self._metrics.worker_exits.labels(end.how.value).inc()
+        if failed and key in state.tracker.wanted:
+            state.groups.attempts[key] = group_rules.after_end(
+                state.groups.attempt(key),
+                started=started if tried else None,
+                held=None if end.how is How.STOPPED else held,
+                now=state.clock(),
+            )
+            self._loop.look_at(key)
+            state.groups.changes.add(key)
         self._lifecycle.record(fact.event, key, outcome=end.short, more=fact.headers())
 
     async def _watch(self) -> None:

@@ -2,7 +2,8 @@
 
 The autoscaler decides how many workers a group has; these rules decide only whether the group exists. Rules:
 a wanted key with a queue has a group; a group is stopped only when its queue is drained or gone; a failing
-start waits longer each time; a stuck group, or one with an old template, is stopped, and started again once gone.
+start waits longer each time, and a start after a death at work does not; a stuck group, or one with an old
+template, is stopped, and started again once gone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from osrdyne.drivers.base import Group, GroupState
+from osrdyne.state.start_failures import is_taken
 from osrdyne.state.values import Attempt, Phase
 from osrdyne_runtime.retry import back_off
 
@@ -83,7 +85,42 @@ def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
     """Return what is remembered after a refused start, a failed stop, a worker's exit or a stop of what hangs."""
     ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
     failures = 1 if ran_well else attempt.failures + 1
-    return Attempt(failures=failures, not_before=now + back_off(failures), error=error, failed_at=now)
+    return Attempt(
+        failures=failures,
+        not_before=now + back_off(failures),
+        error=error,
+        failed_at=now,
+        unstarted=attempt.unstarted,
+        delivered=attempt.delivered,
+    )
+
+
+def after_end(attempt: Attempt, *, started: bool | None, held: int | None, now: float) -> Attempt:
+    """Return what is remembered once it is known whether a worker that failed had said `started`; None: it is not.
+
+    `held` is how many requests it had in hand. One that died at work may be started again at once: each such start
+    costs a request a delivery, so that the delivery limit ends it.
+    """
+    if started is None:
+        return attempt
+    if not started:
+        return replace(attempt, unstarted=attempt.unstarted + 1)
+    return replace(_worked(attempt), failures=0, not_before=now) if held else _worked(attempt)
+
+
+def after_delivery(attempt: Attempt, delivered: int) -> Attempt:
+    """Return what is remembered once a waiting request was found with a delivery count that shows a worker."""
+    return replace(attempt, unstarted=0, delivered=delivered) if is_taken(attempt, delivered) else attempt
+
+
+def after_started(attempt: Attempt, *, at: float | None) -> Attempt:
+    """Return what is remembered once a worker has said that it consumes, last at `at`: a start has worked."""
+    works = at is not None and attempt.failed_at is not None and at > attempt.failed_at
+    return _worked(attempt) if works else attempt
+
+
+def _worked(attempt: Attempt) -> Attempt:
+    return replace(attempt, unstarted=0, delivered=-1)
 
 
 def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now: float) -> Attempt:
@@ -97,7 +134,7 @@ def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now:
         return attempt
     runs = group is not None and group.state is GroupState.RUNNING
     if runs and now - attempt.started_at >= HEALTHY_AFTER:
-        return replace(attempt, alive=True, failures=0, error=None, failed_at=None)
+        return replace(attempt, alive=True, failures=0, error=None, failed_at=None, unstarted=0, delivered=-1)
     return replace(attempt, alive=True)
 
 

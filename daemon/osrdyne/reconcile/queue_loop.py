@@ -53,10 +53,12 @@ class QueueLoop:
         statistics_interval: float,
         recheck: float,
         most: int,
+        take_back: Callable[[str, Channel], Awaitable[int]],
     ) -> None:
         """Take times in seconds: how late the broker's totals may be, and when to recheck a queue that others use.
 
-        `most` is how many request queues there may be.
+        `most` is how many request queues there may be. `take_back` takes what waits in the queue of a key, and returns
+        what `QueueState.delivered` says.
         """
         self._state = state
         self._channels = channels
@@ -66,6 +68,7 @@ class QueueLoop:
         self._statistics_interval = statistics_interval
         self._recheck = recheck
         self._most = most
+        self._take_back = take_back
         #: Keys that need a queue, which is made once there is room for it.
         self._waiting: dict[str, None] = {}
         #: What is done on a channel. A sample needs none.
@@ -75,6 +78,7 @@ class QueueLoop:
             QueueStep.LOOK: self._look,
             QueueStep.DELETE: self._delete,
             QueueStep.DISCARD: self._discard,
+            QueueStep.REFUSE: self._refuse,
         }
         self._loop = KeyedLoop(state.clock, [state.tracker.changes, state.groups.changes, state.lost.changes])
 
@@ -90,6 +94,7 @@ class QueueLoop:
             interval=self._statistics_interval,
             now=self._state.clock(),
             lost=key in self._state.lost.evidence.lost,
+            refused_until=self._state.groups.refused_until(key, self._state.clock()),
         )
 
     def _look_at(self, key: str) -> None:
@@ -153,8 +158,9 @@ class QueueLoop:
             # It may have waited for the channel, and its key may be wanted again meanwhile, or not any more.
             return await self._operations[step](key, queue, channel) if self._plan(key, queue).step is step else queue
 
-        # Keys that keep failing may hang: they share half of the channels, so that others are not blocked.
-        return await self._channels.run(operation, suspect=queue.failures > 0)
+        # Keys that keep failing may hang, or have much to take back: they share half of the channels.
+        suspect = queue.failures > 0 or step is QueueStep.REFUSE
+        return await self._channels.run(operation, suspect=suspect)
 
     async def _assert(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         # Read before the first broker operation: an orphan that arrives meanwhile needs a later assertion.
@@ -179,6 +185,15 @@ class QueueLoop:
             return QueueState(Phase.GONE)
         self._lifecycle.record(events.UNBOUND, key)
         return QueueState(Phase.UNBOUND)
+
+    async def _refuse(self, key: str, _: QueueState, channel: Channel) -> QueueState:
+        name = self._state.names.request_queue(key)
+        try:
+            await channel.unbind_queue(name, self._state.names.request_exchange, key)
+            delivered = await self._take_back(key, channel)
+        except NotFound:
+            return QueueState(Phase.GONE)
+        return QueueState(Phase.UNBOUND, emptied=True, delivered=delivered)
 
     async def _look(self, key: str, queue: QueueState, channel: Channel) -> Finding:
         try:

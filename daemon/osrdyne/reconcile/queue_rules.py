@@ -13,6 +13,7 @@ A queue that the broker itself has lost holds nothing, and works again only afte
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -30,6 +31,7 @@ class QueueStep(Enum):
     SAMPLE = "sample totals"
     DELETE = "look once more and delete"
     DISCARD = "delete what the broker has lost"
+    REFUSE = "unbind, and take back what waits for workers that cannot be started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,27 @@ NOTHING = QueuePlan()
 
 
 def plan(
-    wanted: Wanted | None, queue: QueueState, *, group_gone: bool, interval: float, now: float, lost: bool = False
+    wanted: Wanted | None,
+    queue: QueueState,
+    *,
+    group_gone: bool,
+    interval: float,
+    now: float,
+    lost: bool = False,
+    refused_until: float | None = None,
 ) -> QueuePlan:
     """Decide the next step for one queue.
 
     `group_gone` says that the driver shows no group of this key. `interval` is the broker's statistics
     interval in seconds: how late a sample may be. `lost` says that the broker is proved to have lost the queue.
+    `refused_until` says that requests are refused, and until when, which may be infinity; None: they are not.
     """
     if lost and queue.phase not in (Phase.GONE, Phase.FOREIGN):
         return _when(QueueStep.DISCARD, queue.not_before, now)
+    if wanted is not None and refused_until is not None and queue.phase in (Phase.BOUND, Phase.UNBOUND):
+        return _plan_refusal(queue, refused_until, now)
     if wanted is not None and wanted.status is Status.ACTIVE:
+        # Before a queue is asserted, it may be a foreign one: nothing may be taken from it.
         up_to_date = queue.phase is Phase.BOUND and queue.asserted >= wanted.generation
         return NOTHING if up_to_date else _when(QueueStep.ASSERT, queue.not_before, now)
     if queue.phase in (Phase.GONE, Phase.FOREIGN):
@@ -71,6 +84,12 @@ def plan(
         return _when(QueueStep.SAMPLE, queue.looked_at + interval, now)
     # DRAINED with one quiet sample: the second sample is taken within DELETE, right before the last look.
     return _when(QueueStep.DELETE, queue.sampled_at + interval, now)
+
+
+def _plan_refusal(queue: QueueState, until: float, now: float) -> QueuePlan:
+    if not queue.emptied:
+        return _when(QueueStep.REFUSE, queue.not_before, now)
+    return NOTHING if until == math.inf else QueuePlan(at=until)
 
 
 def _when(step: QueueStep, due: float, now: float) -> QueuePlan:

@@ -52,7 +52,8 @@ class PoolState:
     @classmethod
     def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
         """Return an empty state. `clock` returns monotonic seconds."""
-        return cls(PoolNames(pool.name), clock, TargetTracker(pool.delays))
+        groups = GroupsByKey(pool.start_failures)
+        return cls(PoolNames(pool.name), clock, TargetTracker(pool.delays), groups=groups)
 
     def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         """Make a key Active from now on; see `TargetTracker.require`."""

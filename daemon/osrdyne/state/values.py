@@ -32,6 +32,10 @@ class QueueState:
     looked_at: float | None = None
     #: When the first sample after that look showed no unacknowledged message.
     sampled_at: float | None = None
+    #: What waited in it was taken back since it was bound: no worker of its key can be started.
+    emptied: bool = False
+    #: The delivery count of a request found then, which is higher than before: a worker has taken it; else -1.
+    delivered: int = -1
     #: When to look again at an unwanted queue that others use or bind; other steps do not wait for it.
     recheck_at: float = 0.0
     #: Failures in a row of this queue's actions, the earliest time of the next try, and the last reason.
@@ -75,6 +79,10 @@ class Attempt:
     alive: bool = False
     #: When it last failed; None when it never did, or has run long enough since.
     failed_at: float | None = None
+    #: Starts in a row that ended before a worker said `started`.
+    unstarted: int = 0
+    #: The highest delivery count that a waiting request was seen with in this row; -1: none was looked at.
+    delivered: int = -1
 
 
 @dataclass(slots=True)

@@ -35,15 +35,12 @@ class EndFact:
     #: When that was noticed: monotonic seconds, and milliseconds since the Unix epoch.
     at: float
     time_ms: int
+    #: It was not asked to end, or because it did not work.
+    failed: bool = True
 
     @property
     def event(self) -> str:
         return events.START_FAILED if self.end.how is How.NO_START else events.WORKER_ENDED
-
-    @property
-    def failed(self) -> bool:
-        """It was not asked to end."""
-        return self.end.how is not How.STOPPED
 
     def headers(self) -> dict[str, str | int]:
         """Return what its event says beyond what every event does."""
@@ -95,7 +92,7 @@ def had_started(
     if end.how is How.NO_START:
         return False
     own = (at for name, at in said.items() if end.worker_id is None or name in (end.worker_id, ""))
-    if any(at > former for at in own):
+    if any(at > max(former, began or 0.0) for at in own):
         return True
     # A worker that says nothing is known by its consumer. Beside others, that may be one of theirs.
     if not said and served_at is not None and served_at > max(former, began or 0.0):

@@ -61,6 +61,8 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool, late: float) 
         return "failed"
     if (queue is not None and queue.error) or (group is None and state.groups.attempt(key).failures):
         return "failed"
+    if state.groups.refused_until(key, state.clock()) is not None:
+        return "failed"
     if wanted.status is Status.UNBOUND:
         return "idle"
     if queue is None or queue.phase is not Phase.BOUND:

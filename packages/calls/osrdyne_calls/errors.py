@@ -15,7 +15,7 @@ from osrdyne_protocol.headers import X_EXPIRED_AT, X_RETRY_AFTER, integer, text
 
 __all__ = ["AccessRefused", "BodyTooLarge", "BrokerError", "CallError", "CallTimeout", "ClientClosed"]
 __all__ += ["DeliveryLimit", "Expired", "InvalidRequest", "KeyRefused", "MaxLength", "Nacked", "NoFreeSlot"]
-__all__ += ["REMOTE_ERRORS", "Rejected", "RemoteError", "ReplyAddressLost", "Throttled", "Unconfirmed"]
+__all__ += ["REMOTE_ERRORS", "Rejected", "RemoteError", "ReplyAddressLost", "StartFailed", "Throttled", "Unconfirmed"]
 __all__ += ["Undeliverable", "Unencodable", "Unroutable", "WorkerFailed"]
 
 
@@ -152,14 +152,22 @@ class Unroutable(RemoteError):
     """The request was forwarded several times and found no queue each time."""
 
 
-class Throttled(RemoteError):
-    """The request would wake a new key, and its user or the pool may have no more for now."""
+class _Later(RemoteError):
+    """Another try may succeed later."""
 
     @property
     def retry_after(self) -> float | None:
         """Seconds after which another try may succeed; None when not known."""
         milliseconds = integer(self.headers, X_RETRY_AFTER)
         return None if milliseconds is None else max(0, milliseconds) / 1000
+
+
+class Throttled(_Later):
+    """The request would wake a new key, and its user or the pool may have no more for now."""
+
+
+class StartFailed(_Later):
+    """Workers of this key could not be started, several times in a row; the reason says why."""
 
 
 class WorkerFailed(RemoteError):
@@ -176,5 +184,6 @@ REMOTE_ERRORS: Mapping[str, type[RemoteError]] = {
     statuses.INVALID_REQUEST: InvalidRequest,
     statuses.UNROUTABLE: Unroutable,
     statuses.THROTTLED: Throttled,
+    statuses.START_FAILED: StartFailed,
     statuses.ERROR: WorkerFailed,
 }

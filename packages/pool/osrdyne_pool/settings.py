@@ -129,6 +129,8 @@ class PoolSettings:
     orphan_ttl: float = 600.0
     #: Failed deliveries after which a request is poison (RabbitMQ "Poison Message Handling").
     delivery_limit: int = 5
+    #: After so many starts in a row that ended before `started`, requests are answered `start_failed`; 0: never.
+    start_failures: int = 3
     #: Whether an error reply says how workers of its key ended, with the last line that they wrote.
     worker_reasons: bool = True
     #: Longest time a worker may hold one request before the broker cancels it (RabbitMQ "Consumers").
@@ -324,6 +326,10 @@ def _positive_integer(value: object) -> int:
     return value
 
 
+def _count(value: object) -> int:
+    return 0 if value == 0 and not isinstance(value, bool) else _positive_integer(value)
+
+
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")
@@ -352,6 +358,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "orphan_ttl": _positive_seconds,
     "delivery_limit": _positive_integer,
     "worker_reasons": _boolean,
+    "start_failures": _count,
     "consumer_timeout": _positive_seconds,
     "activity_max_length": _positive_integer,
     "poison_max_length": _positive_integer,

@@ -360,9 +360,9 @@ def _permissions(names: PoolNames, who: Users) -> tuple[Permission, ...]:
             configure=f"^{pool}-(leader$|req-(?!xchg$))",
             # The prefix is that of the queues it binds and of the exchange it forwards to.
             write=f"^({pool}-(req-.*|(orphan|dl|activity)-xchg)|amq\\.default)$",
-            # Binding a queue reads from the exchange; the lock is consumed, so that its deletion is noticed.
-            # Requests themselves are the workers' to read.
-            read=f"^{pool}-(req-xchg|orphan|dl|activity|leader)$",
+            # Binding a queue reads from the exchange; the lock is consumed, so that its deletion is noticed. Requests
+            # are the workers' to read, and the daemon's where no worker can be started (decision 0063).
+            read=f"^{pool}-(req-.*|orphan|dl|activity|leader)$",
         ),
         # To read the record of all events. A reader cannot empty a stream, but any other queue.
         Permission(who.monitor, configure="^$", write="^$", read=f"^{escape(names.events_stream)}$"),

@@ -18,7 +18,7 @@ X_RPC_PATH = "x-rpc-path"
 X_DEADLINE = "x-deadline"
 #: Request: when it was published, by its client's wall clock, in integer milliseconds since the Unix epoch. Optional.
 X_PUBLISH_TIME = "x-publish-time"
-#: Reply `throttled`: after how many milliseconds another try may succeed.
+#: Reply `throttled`, `start_failed`: after how many milliseconds another try may succeed.
 X_RETRY_AFTER = "x-retry-after"
 #: Reply `expired`: the stage at which the request's time ran out; see `expiry`.
 X_EXPIRED_AT = "x-expired-at"

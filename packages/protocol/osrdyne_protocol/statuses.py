@@ -15,6 +15,7 @@ UNROUTABLE = "unroutable"
 INVALID_REQUEST = "invalid_request"
 ERROR = "error"
 THROTTLED = "throttled"
+START_FAILED = "start_failed"
 
 #: Every status that a reply of this project carries, and its meaning for the client.
 STATUSES: Mapping[str, str] = MappingProxyType(
@@ -29,6 +30,7 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         INVALID_REQUEST: "The request cannot be forwarded as it is, for example because of a CC header.",
         UNROUTABLE: "The request was forwarded several times and found no queue each time.",
         THROTTLED: "The request would wake a new key; its user or the pool may have no more for now. Try again later.",
+        START_FAILED: "Workers of this key could not be started, several times in a row. Try again later.",
     }
 )
 

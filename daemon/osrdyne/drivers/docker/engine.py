@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from osrdyne.drivers.docker.following import Event, Stream
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, EngineAway
 from osrdyne_protocol import foreign_json
 from osrdyne_runtime import certificate_faults
 from osrdyne_runtime.console.imports import extra
@@ -202,7 +202,7 @@ class Engine:
         except requests.HTTPError as error:
             raise _refusal(error) from error
         except requests.Timeout as error:
-            raise DriverError(
+            raise EngineAway(
                 f"the Docker engine at {self._where} did not answer within {TIMEOUT:g} s; look at its log and its load"
             ) from error
         except (docker.errors.DockerException, requests.RequestException) as error:
@@ -210,7 +210,7 @@ class Engine:
             authority = folder and f"ca.pem in {folder}"
             fault = certificate_faults.fault(error, authority=authority, setting="ca.pem in DOCKER_CERT_PATH")
             hint = "is it running, is driver.host right, and may the daemon's user use it (group docker)?"
-            raise DriverError(
+            raise EngineAway(
                 f"the Docker engine at {self._where} cannot be reached: {fault or f'{_cause(error)}; {hint}'}"
             ) from error
 

@@ -17,7 +17,7 @@ from typing import Any
 from osrdyne.drivers.kubernetes.manifests import MANAGER
 from osrdyne.drivers.kubernetes.refusals import ApiRefused, clean, refusal
 from osrdyne.drivers.kubernetes.template import Manifest
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, EngineAway
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
@@ -208,7 +208,7 @@ class Api:
                     where = (
                         f"correct {self._kubeconfig}" if self._kubeconfig else "outside a cluster set driver.kubeconfig"
                     )
-                    raise DriverError(f"cannot reach the API server: {clean(str(error))}; {where}") from error
+                    raise EngineAway(f"cannot reach the API server: {clean(str(error))}; {where}") from error
                 # A new one: certificates are read when it is made, and its connections have shown the former ones.
                 await self.close()
                 self._client, self._loaded = ApiClient(configuration), True
@@ -225,17 +225,17 @@ class Api:
         loader = await library.load_kube_config(file, client_configuration=configuration, persist_config=False)
         self._namespace = self._namespace or loader.current_context["context"].get("namespace") or "default"
 
-    def _unreachable(self, what: str, error: BaseException) -> DriverError:
+    def _unreachable(self, what: str, error: BaseException) -> EngineAway:
         if isinstance(error, TimeoutError):
-            return DriverError(f"cannot {what}: the API server did not answer within {self._timeout:g} s")
+            return EngineAway(f"cannot {what}: the API server did not answer within {self._timeout:g} s")
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
             self._loaded = False
             setting = "certificate-authority in the kubeconfig"
             named = self._client is not None and self._client.configuration.ssl_ca_cert
             fault = certificate_faults.fault(error, authority=setting if named else None, setting=setting)
-            return DriverError(f"cannot {what}: {fault or clean(str(error))}")
+            return EngineAway(f"cannot {what}: {fault or clean(str(error))}")
         text = clean(str(error)) or type(error).__name__
-        return DriverError(f"cannot {what}: no answer of the API server: {text}; it is tried again")
+        return EngineAway(f"cannot {what}: no answer of the API server: {text}; it is tried again")
 
 
 def _own_namespace() -> str:

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from osrdyne.drivers.kubernetes.api import Resource
 from osrdyne.drivers.kubernetes.facts import Thing
 from osrdyne.drivers.kubernetes.template import Manifest
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, EngineAway
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 
@@ -79,7 +79,7 @@ class Mirror(Generic[F]):
                 await self._synced.wait()
         except TimeoutError:
             what = f"the API server did not list {self._resource.plural} within {within:g} s"
-            raise DriverError(self.failure or what) from None
+            raise EngineAway(self.failure or what) from None
 
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""

@@ -20,6 +20,7 @@ class ApiRefused(DriverError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+        self.away = status == 429 or status >= 500
 
 
 def refusal(what: str, status: int, body: str) -> ApiRefused:

@@ -39,6 +39,7 @@ class BusError(DriverError):
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
         self.name = name
+        self.away = not name
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,9 @@ class Manager:
         try:
             return await self._bus.call(MethodCall(path, interface, member, signature, arguments))
         except BusError as error:
-            raise BusError(self._explained(error, member), error.name) from error
+            explained = BusError(self._explained(error, member), error.name)
+            explained.away |= error.name in _NOBODY
+            raise explained from error
 
     async def _subscribe(self) -> None:
         self._half.clear()

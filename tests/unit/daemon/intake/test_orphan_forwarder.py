@@ -17,7 +17,8 @@ from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.wake_rules import IDLE_SECONDS, WakeBudget
 from osrdyne.metrics import Metrics
-from osrdyne.state.values import Phase, QueueState, QueueTotals
+from osrdyne.state.tracker import Status
+from osrdyne.state.values import Attempt, Phase, QueueState, QueueTotals
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_pool.settings import PoolLimits, PoolSettings
@@ -67,6 +68,7 @@ class Forwarder:
         keys: str | None = None,
         groups: int = 100,
         new_keys: int = 100,
+        worker_reasons: bool = True,
     ) -> None:
         #: Seconds that have passed without any timer of the process.
         self.stood = 0.0
@@ -86,7 +88,7 @@ class Forwarder:
             metrics=metrics,
             tasks=tasks,
             prefetch=40,
-            pool=PoolSettings("core", keys=keys, limits=PoolLimits(groups=groups)),
+            pool=PoolSettings("core", keys=keys, limits=PoolLimits(groups=groups), worker_reasons=worker_reasons),
             budget=WakeBudget(burst=new_keys, interval=10.0),
             user=OWN,
             holding=HeldMessages(per_key=per_key, total=20, total_bytes=1_000_000),
@@ -130,6 +132,89 @@ async def forwarding_with(**options: Any) -> AsyncIterator[Forwarder]:
         yield Forwarder(tasks, **options)
         for task in list(tasks._tasks):
             task.cancel()
+
+
+def cannot_start(one: Forwarder, key: str = "42", *, due_in: float = 4.0) -> None:
+    """Let three starts of a key have ended too early, and its queue be unbound until the next one."""
+    now = one.state.clock()
+    error = "worker exited with status 1\nafter 0.1 s"
+    one.state.groups.attempts[key] = Attempt(3, now + due_in, error, failed_at=now, unstarted=3)
+    one.state.queues.note(key, QueueState(Phase.UNBOUND))
+
+
+async def test_an_orphan_whose_workers_cannot_be_started_is_answered_at_once_with_the_reason() -> None:
+    async with forwarding_with() as one:
+        one.state.require("42")
+        cannot_start(one)
+        tag = one.orphan("42")
+        await until(lambda: one.channel.tags == [tag], within=0.1)
+        (reply,) = one.publisher.sent_to("", A_CALLER)
+        given = reply.properties.headers
+        assert given[headers.X_STATUS] == statuses.START_FAILED
+        assert given[headers.X_REASON] == (
+            "workers of this key could not be started, 3 times in a row; the last time: "
+            "worker exited with status 1 after 0.1 s"
+        )
+        assert 0 < given[headers.X_RETRY_AFTER] <= 4000
+        assert ("dead-lettered", "42") in one.lifecycle.events
+        assert not one.publisher.sent_to(NAMES.request_exchange, "42")
+
+
+async def test_a_key_whose_workers_cannot_be_started_stays_wanted_while_it_is_asked_for() -> None:
+    async with forwarding_with(unbind_delay=3.0) as one:
+        one.state.require("42")
+        for _ in range(5):
+            cannot_start(one)
+            one.orphan("42")
+            await asyncio.sleep(2.0)
+            one.state.tracker.advance(one.state.clock())
+            assert one.state.tracker.wanted["42"].status is Status.ACTIVE
+        assert len(one.channel.tags) == 5
+
+
+async def test_a_caller_may_be_spared_the_reason() -> None:
+    async with forwarding_with(worker_reasons=False) as one:
+        one.state.require("42")
+        cannot_start(one)
+        one.orphan("42")
+        await until(lambda: one.channel.tags, within=0.1)
+        (reply,) = one.publisher.sent_to("", A_CALLER)
+        assert (
+            reply.properties.headers[headers.X_REASON] == "workers of this key could not be started, 3 times in a row"
+        )
+
+
+async def test_a_request_without_a_caller_waits_for_the_next_try() -> None:
+    async with forwarding_with() as one:
+        one.state.require("42")
+        cannot_start(one)
+        one.orphan("42", reply_to=None)
+        await asyncio.sleep(5.0)
+        assert one.publisher.sent == []
+        one.bind("42")
+        await until(lambda: one.channel.tags, within=0.1)
+        assert one.publisher.sent_to(NAMES.request_exchange, "42")
+
+
+async def test_orphans_that_are_held_are_answered_once_it_shows_that_no_worker_starts() -> None:
+    async with forwarding_with() as one:
+        one.orphan("42")
+        one.orphan("other")
+        await asyncio.sleep(1.0)
+        assert one.publisher.sent == []
+        cannot_start(one)
+        await until(lambda: one.channel.tags == [1], within=0.1)
+        (reply,) = one.publisher.sent_to("", A_CALLER)
+        assert reply.properties.headers[headers.X_STATUS] == statuses.START_FAILED
+
+
+async def test_an_orphan_that_comes_when_the_next_try_is_due_waits_for_it() -> None:
+    async with forwarding_with() as one:
+        one.state.require("42")
+        cannot_start(one, due_in=0.0)
+        one.orphan("42")
+        await asyncio.sleep(5.0)
+        assert one.publisher.sent == []
 
 
 async def test_an_orphan_waits_for_its_queue_is_forwarded_and_then_settled() -> None:

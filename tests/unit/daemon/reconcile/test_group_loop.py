@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
+from osrdyne.base.changes import ChangeReader
 from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, EngineAway
 from osrdyne.metrics import Metrics
-from osrdyne.reconcile import group_loop
+from osrdyne.reconcile import group_loop, group_rules
 from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state.delivery_history import PastDelivery
@@ -252,6 +254,186 @@ async def test_a_worker_whose_word_comes_after_the_news_of_its_end_had_started_a
         await until(lambda: loop.state.ends.of("42"))
         (fact,) = loop.state.ends.of("42")
         assert (fact.started, fact.held) == (True, 1)
+
+
+@pytest.mark.parametrize("how", ["exits", "refused"])
+async def test_starts_that_end_before_started_refuse_requests_between_tries_until_one_works(how: str) -> None:
+    loop = Loop()
+    state = loop.state
+
+    def refused() -> bool:
+        return state.groups.refused_until("42", state.clock()) is not None
+
+    def fail(what: str, key: str) -> None:
+        if what == "start" and how == "refused":
+            raise DriverError("no image")
+        if what == "start":
+            end = WorkerEnd(How.EXIT, 1, "w", 0.1)
+            asyncio.get_running_loop().call_later(0.1, loop.driver.crash, key, "exit 1", end)
+
+    loop.driver.on = fail
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.driver.starts("42") == 3, within=5.0)
+        assert not refused() or how == "refused"
+        await until(refused, within=1.0)
+        # A try is under way
+        await until(lambda: loop.driver.starts("42") == 4, within=5.0)
+        assert not refused() or how == "refused"
+        await until(refused, within=1.0)
+        # And then one works
+        loop.driver.on = lambda what, key: None
+        await until(lambda: loop.driver.starts("42") == 5, within=10.0)
+        state.activity.note("42", "started", state.clock(), "w")
+        state.activity.changes.add("42")
+        await until(lambda: state.groups.attempt("42").unstarted == 0, within=0.5)
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 5.0))
+        await asyncio.sleep(0.4)
+        assert not refused()
+
+
+@pytest.mark.parametrize("where", ["itself", "cause"])
+async def test_an_engine_that_is_away_for_some_starts_refuses_no_requests(where: str) -> None:
+    loop = Loop()
+
+    async def away() -> None:
+        raise EngineAway("no answer")
+
+    async def explained() -> None:
+        try:
+            await away()
+        except DriverError as error:
+            raise DriverError("cannot start") from error
+
+    def ask(what: str, key: str) -> Awaitable[None] | None:
+        return None if what != "start" else away() if where == "itself" else explained()
+
+    loop.driver.on = ask
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.driver.starts("42") == 5, within=20.0)
+        groups = loop.state.groups
+        assert (groups.attempt("42").unstarted, groups.refused_until("42", loop.state.clock())) == (0, None)
+        assert loop.state.ends.of("42")[-1].event == "start-failed"
+
+
+async def test_requests_are_not_refused_while_the_engine_is_asked_for_a_start_that_it_lists_already() -> None:
+    loop = Loop()
+
+    def slow(what: str, key: str) -> Awaitable[None] | None:
+        if what != "start":
+            return None
+        if loop.driver.starts("42") <= 3:
+            raise DriverError("no image")
+        loop.driver.groups["42"] = Group("42", GroupState.STARTING, 0, "current")
+        loop.driver.news.put_nowait(Change("42"))
+        return asyncio.sleep(5.0)
+
+    loop.driver.on = slow
+    async with running(loop.loop.run()):
+        loop.want("42")
+        groups = loop.state.groups
+        await until(lambda: "42" in groups, within=20.0)
+        assert groups.attempt("42").unstarted == 3
+        for _ in range(6):
+            assert groups.refused_until("42", loop.state.clock()) is None
+            await asyncio.sleep(1.0)
+
+
+async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_is_news_once() -> None:
+    loop = Loop()
+    groups, queues = loop.state.groups, loop.state.queues
+    loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: groups.attempt("42").unstarted >= 3, within=20.0)
+        with ChangeReader().following(groups.changes) as changed:
+            queues.note("42", QueueState(Phase.UNBOUND, emptied=True, delivered=3))
+            assert await changed.take(0.1) == ["42"]
+        assert groups.refused_until("42", loop.state.clock()) is None
+        # What the daemon's own look adds does not count
+        await until(lambda: groups.attempt("42").unstarted >= 3, within=60.0)
+        queues.note("42", QueueState(Phase.UNBOUND, emptied=True, delivered=4))
+        await asyncio.sleep(0.1)
+        assert groups.attempt("42").unstarted >= 3
+
+
+async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_says_so() -> None:
+    loop = Loop()
+    state = loop.state
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.STARTING, workers=0)
+        for _ in range(3):
+            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
+            await asyncio.sleep(1.0)
+        assert state.groups.refused_until("42", state.clock()) == math.inf
+        with ChangeReader().following(state.groups.changes) as changed:
+            state.activity.note("42", "started", state.clock(), "w")
+            state.activity.changes.add("42")
+            assert await changed.take(1.0) == ["42"]
+        assert state.groups.refused_until("42", state.clock()) is None
+
+
+async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        for number in range(6):
+            await until(loop.runs("42"), within=60.0)
+            loop.state.activity.note("42", "started", loop.state.clock(), f"w{number}")
+            loop.state.activity.changes.add("42")
+            await asyncio.sleep(0.1)
+            loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, f"w{number}", 0.1))
+            await asyncio.sleep(0.3)
+            assert loop.state.groups.attempt("42").unstarted == 0
+            assert loop.state.groups.refused_until("42", loop.state.clock()) is None
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+async def test_a_worker_that_dies_at_work_is_started_again_without_a_pause_and_any_other_with_one(
+    at_work: bool,
+) -> None:
+    loop, starts = Loop(), list[float]()
+    activity = loop.state.activity
+
+    def work_and_die(what: str, key: str) -> None:
+        if what == "start":
+            starts.append(now())
+            asyncio.get_running_loop().call_later(0.1, begin, f"w{len(starts)}")
+
+    def begin(worker: str) -> None:
+        activity.note("42", "started", loop.state.clock(), worker)
+        if at_work:
+            activity.delivery_history.add("42", "r", PastDelivery(worker, 0))
+        activity.changes.add("42")
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, worker, 0.1))
+
+    loop.driver.on = work_and_die
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: len(starts) == 6)
+        longest = max(later - earlier for earlier, later in itertools.pairwise(starts))
+        assert (longest < 1.0) is at_work
+        # And where it cannot be started after that, the pauses begin with the shortest
+        loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+        await until(lambda: loop.driver.starts("42") == len(starts) + 2, within=2.0 if at_work else 100.0)
+
+
+async def test_a_group_that_hangs_at_work_waits_before_it_is_started_again() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.state.activity.note("42", "started", loop.state.clock(), "w")
+        loop.state.activity.delivery_history.add("42", "r", PastDelivery("w", 0))
+        attempts = loop.state.groups.attempts
+        loop.loop._stops["42"] = group_rules.GroupPlan(reason="stuck", failed=True)
+        loop.loop._failed("42", "stuck")
+        loop.driver.crash("42", None, WorkerEnd(How.STOPPED, worker_id="w"))
+        await until(lambda: loop.state.ends.of("42"), within=1.0)
+        assert attempts["42"].failures == 1
 
 
 async def test_a_stop_is_an_end_with_its_reason() -> None:

@@ -16,10 +16,12 @@ from osrdyne.metrics import Metrics
 from osrdyne.reconcile.queue_loop import QueueLoop
 from osrdyne.state.pool import PoolState
 from osrdyne.state.tracker import Status
-from osrdyne.state.values import Phase, QueueState, QueueTotals
+from osrdyne.state.values import Attempt, Phase, QueueState, QueueTotals
+from osrdyne_amqp import Channel
 from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
 from osrdyne_pool.broker.lost import Evidence
 from tests.unit.stand_ins import (
+    NAMES,
     BrokerQueue,
     StandInBroker,
     StandInConnection,
@@ -55,8 +57,16 @@ class Loop:
             statistics_interval=7.5,
             recheck=30.0,
             most=most,
+            take_back=self.take_back,
         )
         self.coroutines = (loop.run(), pass_time(self.state))
+
+    async def take_back(self, key: str, channel: Channel) -> int:
+        """Empty a queue, as if its requests were orphans again."""
+        await self.broker.called("take back", NAMES.request_queue(key))
+        assert not self.broker.queues[key].bound
+        self.broker.queues[key].ready = 0
+        return -1
 
     def bound(self, *keys: str) -> bool:
         return all(key in self.broker.queues and self.broker.queues[key].bound for key in keys)
@@ -72,6 +82,45 @@ class Loop:
         queue = self.broker.queues[key] = BrokerQueue(bound=True, **holding)
         self.state.queues[key] = QueueState(Phase.UNKNOWN)
         return queue
+
+
+async def test_a_key_whose_workers_cannot_be_started_is_unbound_emptied_and_bound_for_the_next_try() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.broker.queues["42"].ready = 5
+        fails_until(loop, 4.0, starts=2)
+        await asyncio.sleep(1.0)
+        assert loop.bound("42")
+        fails_until(loop, 4.0, starts=3)
+        await until(lambda: not loop.bound("42"), within=0.1)
+        await until(lambda: loop.broker.queues["42"].ready == 0, within=0.1)
+        assert loop.broker.steps("42") == ["declare", "bind", "unbind", "take back"]
+        await asyncio.sleep(3.7)
+        assert not loop.bound("42")
+        await until(lambda: loop.bound("42"), within=0.5)
+        assert "unbound" not in [event for event, _ in loop.lifecycle.events], "the key was not idle"
+
+
+async def test_what_cannot_be_taken_back_is_tried_again() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.broker.on = refuse(("take back", "42"), error=BrokerError("no"))
+        fails_until(loop, 30.0, starts=3)
+        await until(lambda: loop.broker.steps("42").count("take back") == 2)
+        loop.broker.on = refuse(error=BrokerError("no"))
+        loop.broker.queues["42"].ready = 1
+        await until(lambda: loop.broker.queues["42"].ready == 0, within=5.0)
+
+
+def fails_until(loop: Loop, seconds: float, *, starts: int) -> None:
+    """Let so many starts of a key have ended too early, and the next one be due after these seconds."""
+    groups = loop.state.groups
+    groups.attempts["42"] = Attempt(failures=starts, not_before=loop.state.clock() + seconds, unstarted=starts)
+    groups.changes.add("42")
 
 
 async def test_a_required_key_is_bound_at_once_and_reported() -> None:

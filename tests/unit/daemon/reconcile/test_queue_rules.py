@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -320,3 +321,32 @@ def test_a_discard_that_failed_waits_before_it_is_tried_again() -> None:
     failed = queue_rules.after_failure(QueueState(Phase.BOUND), QueueStep.DISCARD, "no answer", now=100.0)
     found = plan(ACTIVE, failed, group_gone=True, interval=INTERVAL, now=100.0, lost=True)
     assert found == QueuePlan(at=failed.not_before)
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize(
+    ("queue", "until", "step", "at"),
+    [
+        (QueueState(Phase.BOUND, asserted=3), 9.0, QueueStep.REFUSE, None),
+        (QueueState(Phase.UNBOUND), 9.0, QueueStep.REFUSE, None),
+        (QueueState(Phase.UNBOUND, emptied=True), 9.0, None, 9.0),
+        (QueueState(Phase.UNBOUND, emptied=True), math.inf, None, None),
+        (QueueState(Phase.BOUND, asserted=3, not_before=7.0), 9.0, None, 7.0),
+    ],
+)
+def test_a_queue_is_emptied_once_where_workers_cannot_be_started(
+    status: Status, queue: QueueState, until: float, step: QueueStep | None, at: float | None
+) -> None:
+    found = plan(Wanted(status, 3, 100.0), queue, group_gone=True, interval=7.5, now=5.0, refused_until=until)
+    assert (found.step, found.at) == (step, at)
+
+
+@pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.FOREIGN, Phase.GONE])
+def test_nothing_is_taken_from_a_queue_that_may_be_foreign(phase: Phase) -> None:
+    found = plan(ACTIVE, QueueState(phase), group_gone=True, interval=7.5, now=5.0, refused_until=9.0)
+    assert found.step is QueueStep.ASSERT
+
+
+def test_an_emptied_queue_is_bound_when_the_next_try_is_due() -> None:
+    found = plan(ACTIVE, QueueState(Phase.UNBOUND, emptied=True), group_gone=True, interval=7.5, now=9.0)
+    assert found.step is QueueStep.ASSERT

@@ -15,7 +15,7 @@ EXIT = WorkerEnd(How.EXIT, 1, "w")
 
 
 def fact(key: str = "42", at: float = 0.0, end: WorkerEnd = EXIT, reason: str = "worker exited") -> EndFact:
-    return EndFact(key, end, reason, None, None, at, 0)
+    return EndFact(key, end, reason, None, None, at, 0, failed=end.how is not How.STOPPED)
 
 
 def test_the_last_ends_of_the_keys_that_ended_last_are_kept() -> None:
@@ -51,6 +51,8 @@ def test_a_reason_is_that_of_the_last_failure_since_a_time() -> None:
         ({"said": {"w": 11.0}}, True),
         ({"said": {"": 11.0}}, True),
         ({"said": {"another": 11.0}}, False),
+        # Workers without an identity say it alike: what was said before this run was of another.
+        ({"said": {"": 9.0}}, False),
         ({"said": {"another": 11.0}, "end": WorkerEnd(How.EXIT, 1)}, True),
         # What it said before its last end was of another run.
         ({"said": {"w": 11.0}, "former": 12.0}, False),

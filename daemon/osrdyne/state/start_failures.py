@@ -1,0 +1,35 @@
+"""When requests of a key are answered at once, because its workers cannot be started. Pure; in monotonic seconds."""
+
+from __future__ import annotations
+
+import math
+
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.state.values import Attempt
+
+
+def refused_until(
+    attempt: Attempt, group: Group | None, *, most: int, now: float, trying: bool = False
+) -> float | None:
+    """Return until when requests of a key are refused; None while they wait for a worker.
+
+    `most` is how many starts in a row have to end before `started`; 0: requests are never refused. Then requests wait
+    only while a try is under way; `trying` says that the engine is asked for a start just now. Between two tries of
+    the daemon requests are refused until the next one is due. An engine that tries again by itself does not say when it
+    does, so the time has no end (infinity) until its group runs.
+    """
+    if trying or not 0 < most <= attempt.unstarted:
+        return None
+    if group is None:
+        return attempt.not_before if now < attempt.not_before else None
+    waits = group.state is GroupState.STARTING and attempt.started_at is None
+    return math.inf if waits else None
+
+
+def is_taken(attempt: Attempt, delivered: int) -> bool:
+    """Return whether a worker took a waiting request in this row of starts, as its delivery count shows.
+
+    A worker that took it had started, whatever it said. A count that was seen before proves nothing. Neither does one
+    more: RabbitMQ 4.0 counts the daemon's own look, too.
+    """
+    return delivered > attempt.delivered + 1

@@ -1,0 +1,143 @@
+"""A key whose workers cannot be started: all who wait for it get an answer at once, with the reason, and one only.
+
+A key whose workers start, and die at a request, has the next one at once.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from osrdyne_client import Client, StartFailed
+from testbed.command_line import osrdyne
+from testbed.foreign_client import Answer, ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
+from testbed.workers import LIBRARY, MINIMAL
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+MakeClient = Callable[[Pool], ForeignClient]
+
+#: Ends before it says `started`.
+ENDS_AT_ONCE = [sys.executable, "-I", "-S", "-c", "open('data/XX.json')"]
+#: Dies at its first request, and sends no events.
+SILENT_PROGRAM = """
+import os, pika
+channel = pika.BlockingConnection(pika.URLParameters(os.environ["WORKER_AMQP_URI"])).channel()
+channel.basic_consume(os.environ["WORKER_REQUESTS_QUEUE"], lambda *_: os._exit(3))
+channel.start_consuming()
+"""
+SILENT = [sys.executable, "-c", SILENT_PROGRAM]
+SAID = "FileNotFoundError: [Errno 2] No such file or directory: 'data/XX.json'"
+
+
+def reason_of(answer: Answer) -> str:
+    return str(answer.headers["x-reason"])
+
+
+def ends_of(daemon: DaemonProcess, key: str) -> list[dict[str, Any]]:
+    return [end for end in daemon.status()["ends"] if end["key"] == key]
+
+
+def test_all_who_wait_for_workers_that_end_at_once_are_answered_once_and_read_why(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=ENDS_AT_ONCE)
+    client = make_client(pool)
+    # Given requests that wait in the queue, one of them without a caller
+    first = [client.send("XX", b"waits") for _ in range(20)]
+    client.send("XX", b"kept", reply_to=None)
+    # When its starts have failed, then they are answered long before they expire
+    for answer in client.wait(*first):
+        assert answer.status == "start_failed"
+        assert reason_of(answer).startswith("workers of this key could not be started, ")
+        assert reason_of(answer).endswith(SAID)
+    # And so are those that come between two tries, or during one
+    later = [client.ask("XX", b"later").status for _ in range(10)]
+    assert set(later) == {"start_failed"}
+    with Client(pool.client_uri, "core") as ours, pytest.raises(StartFailed, match=re.escape(SAID)):
+        ours.call("XX", b"ours")
+    # And each has one answer
+    client.poll()
+    assert {len(answers) for answers in client.answers.values()} == {1}
+    # And the last ends are shown
+    (*_, end) = ends_of(daemon, "XX")
+    assert (end["how"], end["started"], end["held"], end["output"][-1]) == ("exit 1", False, 0, SAID)
+    shown = osrdyne("status", "--url", daemon.url, "--key", "XX").out.decode()
+    assert "worker-ended, exit 1, ran 0s, before started: worker exited with status 1" in shown
+    assert f"    {SAID}" in shown
+    # When its worker can be started, then the request without a caller is served, as are new ones
+    daemon.stop()
+    daemon.settings["driver"]["template"]["command"] = MINIMAL
+    daemon.start()
+    assert client.ask("XX", b"x").body == b"XX|x"
+    for queue in (pool.names.orphan_queue, pool.names.request_queue("XX")):
+        until(lambda name=queue: pool.depth(name) == 0, what=f"an empty {queue}")  # type: ignore[misc]
+    assert pool.depth(pool.names.unanswered_queue) == 0
+
+
+def test_a_request_that_expires_says_how_its_workers_ended_unless_the_pool_hides_it(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    for hides in (False, True):
+        pool = make_pool(message_ttl=2.0, start_failures=0, worker_reasons=not hides)
+        daemon = make_daemon(pool, worker=ENDS_AT_ONCE)
+        answer = make_client(pool).ask("XX", b"x")
+        assert (answer.status, answer.headers["x-expired-at"]) == ("expired", "start")
+        assert reason_of(answer).startswith("no worker took the request in time")
+        assert reason_of(answer).endswith(SAID) is not hides
+        daemon.stop()
+
+
+def test_a_daemon_without_the_right_to_take_requests_answers_new_ones(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    # Given a pool of an earlier topology
+    pool = make_pool(message_ttl=6.0)
+    management, user = pool.broker.management, pool.users.daemon
+    given = management.get("permissions", pool.vhost, user)
+    read = "^core-(req-xchg|orphan|dl|activity|leader)$"
+    management.put("permissions", pool.vhost, user, body={**given, "read": read})
+    daemon = make_daemon(pool, worker=ENDS_AT_ONCE)
+    client = make_client(pool)
+    waits = client.send("XX", b"waits")
+    until(lambda: "the daemon may not take requests" in daemon.log(), what="the warning")
+    assert client.ask("XX", b"new").status == "start_failed"
+    assert client.wait(waits)[0].status == "expired"
+    assert daemon.status()["state"] == "leading"
+
+
+def test_a_request_that_kills_workers_that_say_nothing_ends_in_the_poison_inventory(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    # Given workers that look as if they did not start: they die at the request, and send no events
+    pool = make_pool(delivery_limit=3)
+    make_daemon(pool, worker=SILENT)
+    assert make_client(pool).ask("42", b"poison").status == "delivery_limit"
+    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="a copy")
+
+
+@pytest.mark.parametrize("prefetch", ["1", "8"])
+def test_a_worker_that_dies_at_a_request_each_time_comes_back_without_pauses_that_grow(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, prefetch: str
+) -> None:
+    daemon = make_daemon(
+        pool := make_pool(delivery_limit=5), worker=LIBRARY, environment={"RUNNER": "thread", "PREFETCH": prefetch}
+    )
+    client = make_client(pool)
+    assert client.ask("42", b"before").status == "ok"
+    (answer,) = client.wait(client.send("42", b"crash"))
+    assert answer.status == "delivery_limit"
+    assert client.ask("42", b"after").status == "ok"
+    failed = [line for line in daemon.lines() if line["message"].startswith("group failed")]
+    assert len(failed) == 6
+    # What a worker says right before its end may be lost, so that now and then one is a second failure. Pauses that
+    # always double come to 16 s.
+    assert max(line["retry_in"] for line in failed) < 8.0
+    assert any(end["started"] and end["held"] == 1 for end in ends_of(daemon, "42"))
