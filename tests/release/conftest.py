@@ -12,10 +12,16 @@ from pathlib import Path
 import pytest
 from flit_core.sdist import SdistBuilder  # type: ignore[import-untyped]
 
+import release
 import setup
 import steps
 from testbed import package_index
 from testbed.distributions import Environment, Wheels
+from tests.release.two_versions import Version, install
+
+#: Pools come from there, and back.
+BEFORE = "0.1.0"
+RELAY = "osrdyne-relay[client,node,worker]"
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,23 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         SdistBuilder.from_ini_path(project / "pyproject.toml").build(files)
     with package_index.serve(files, tmp_path_factory.mktemp("index")) as address:
         yield Index(address)
+
+
+@pytest.fixture(scope="session")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """The release before this one, of its own commit."""
+    place = tmp_path_factory.mktemp("before")
+    (place / "tree").mkdir()
+    commit = release.commit_of(BEFORE)
+    archive = subprocess.run(["git", "archive", commit], cwd=steps.ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "--extract", "--directory", place / "tree"], input=archive, check=True)
+    return install(place / "tree", place / "before", "osrdyne", "osrdyne-worker", RELAY)
+
+
+@pytest.fixture(scope="session")
+def after(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """What is there now."""
+    return install(steps.ROOT, tmp_path_factory.mktemp("after") / "after", "osrdyne[status]", RELAY)
 
 
 @pytest.fixture

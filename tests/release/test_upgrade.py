@@ -6,27 +6,20 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from flit_core.wheel import make_wheel_in  # type: ignore[import-untyped]
 
-import release
-import setup
-import steps
 from osrdyne_runtime.settings_text import to_toml
-from testbed.distributions import Environment
 from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
+from tests.release.two_versions import KEYS, Caller, Version, last_answers
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
-BEFORE = "0.1.0"
-KEYS = 4
 #: No reply comes later than that, in seconds, whatever is exchanged.
 LATEST = 10.0
 #: Says which process answered, and of which environment.
@@ -35,91 +28,7 @@ import os, sys
 from osrdyne_worker import run
 run(lambda request: f"{os.getpid()} {sys.prefix}".encode())
 """
-#: Calls each key again and again until its input ends, and writes who answered and how long it took.
-CALLER = """
-import json, os, sys, threading, time
-from osrdyne_client import Client
-
-ended = threading.Event()
-
-def call(key):
-    while not ended.wait(0.02):
-        began = time.monotonic()
-        try:
-            answer = client.call(key, b"", timeout=60).body.decode()
-        except Exception as error:
-            answer = repr(error)
-        print(json.dumps([key, answer, time.monotonic() - began]), flush=True)
-
-with Client(os.environ["AMQP_URI"], "core") as client:
-    threads = [threading.Thread(target=call, args=(key,)) for key in sys.argv[1:]]
-    for thread in threads:
-        thread.start()
-    sys.stdin.read()
-    ended.set()
-    for thread in threads:
-        thread.join()
-"""
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version in an environment, and the tree that it was made of."""
-
-    environment: Environment
-    tree: Path
-
-    @property
-    def python(self) -> str:
-        return self.environment.program("python")
-
-
-def install(tree: Path, place: Path, *packages: str) -> Version:
-    """Make an environment with packages of a tree; what others made is what its lock pins."""
-    wheels = place / "wheels"
-    wheels.mkdir(parents=True)
-    for project in [*tree.glob("packages/*/pyproject.toml"), tree / "daemon/pyproject.toml"]:
-        make_wheel_in(project, wheels)
-    made = Environment(place / "environment")
-    uv = str(steps.BIN / "uv")
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(made.place)], check=True)
-    where = ["--find-links", str(wheels), "--constraint", str(tree / "requirements.lock")]
-    where += ["--python", made.program("python")]
-    command = [uv, "pip", "install", "--quiet", *where, *packages]
-    subprocess.run(command, check=True, env=steps.environment(**setup.pip_settings()))
-    return Version(made, tree)
-
-
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """The release before this one, of its own commit."""
-    place = tmp_path_factory.mktemp("before")
-    (place / "tree").mkdir()
-    commit = release.commit_of(BEFORE)
-    archive = subprocess.run(["git", "archive", commit], cwd=steps.ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "--extract", "--directory", place / "tree"], input=archive, check=True)
-    return install(place / "tree", place / "made", "osrdyne", "osrdyne-client", "osrdyne-worker")
-
-
-@pytest.fixture(scope="module")
-def after(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """What is there now."""
-    return install(steps.ROOT, tmp_path_factory.mktemp("after"), "osrdyne[status]")
-
-
-@dataclass
-class Answers:
-    """What a caller wrote down."""
-
-    lines: list[tuple[str, str, float]] = field(default_factory=list)
-
-    def workers(self) -> dict[str, list[str]]:
-        """The workers that answered each key, in their order."""
-        found: dict[str, list[str]] = {}
-        for key, answer, _ in self.lines:
-            if answer not in (seen := found.setdefault(key, [])):
-                seen.append(answer)
-        return found
+CALLER = Caller("from osrdyne_client import Client", "Client(os.environ['AMQP_URI'], 'core')")
 
 
 @dataclass
@@ -133,8 +42,10 @@ class LivePool:
 
     def declare(self, version: Version) -> None:
         """Declare the pool's exchanges, queues and policies, as that version has them."""
-        declare = version.tree / "examples/quickstart/declare_pool.py"
-        subprocess.run([version.python, declare, "core"], env=self.variables, cwd=self.folder, check=True)
+        script = version.tree / "examples/quickstart/declare_pool.py"
+        apply = [version.environment.program("osrdyne"), "pool", "apply", "--settings", "settings.toml"]
+        command = [version.python, str(script), "core"] if script.exists() else apply
+        subprocess.run(command, env=self.variables, cwd=self.folder, check=True)
 
     def settings(self, workers: Version) -> None:
         """Have workers started of a version."""
@@ -163,34 +74,13 @@ class LivePool:
             self.daemon.send_signal(signal.SIGTERM)
             assert self.daemon.wait(timeout=PATIENCE) == 0
 
-    @contextmanager
-    def called(self, version: Version) -> Iterator[Answers]:
-        """Have a client of a version call keys until the end of the context; then all its answers are there."""
-        answers = Answers()
-        keys = [f"{version.environment.place.parent.name}-{number}" for number in range(KEYS)]
-        file = self.folder / f"{keys[0]}.jsonl"
-        with file.open("wb") as output:
-            command = [version.python, str(self.folder / "caller.py"), *keys]
-            caller = subprocess.Popen(command, env=self.variables, stdin=subprocess.PIPE, stdout=output)
-        try:
-            until(lambda: {json.loads(line)[0] for line in file.read_text().splitlines()} == {*keys}, what="answers")
-            yield answers
-        finally:
-            assert caller.stdin is not None
-            caller.stdin.close()
-            assert caller.wait(timeout=90) == 0
-            answers.lines += [tuple(json.loads(line)) for line in file.read_text().splitlines()]
-
     def answered_by(self, workers: Version) -> Callable[[], bool]:
         """Whether the last answer of each key is of a version."""
 
         def all_are() -> bool:
-            last = {}
-            for file in self.folder.glob("*.jsonl"):
-                for line in file.read_text().splitlines():
-                    key, answer, _ = json.loads(line)
-                    last[key] = answer
-            return all(answer.endswith(f" {workers.environment.place}") for answer in last.values())
+            return all(
+                answer.endswith(f" {workers.environment.place}") for answer in last_answers(self.folder).values()
+            )
 
         return all_are
 
@@ -208,7 +98,6 @@ def pool(vhost: Vhost, tmp_path: Path) -> Iterator[LivePool]:
     }
     variables["OSRDYNE_DAEMON_BROKER__MANAGEMENT_URI"] = variables["MANAGEMENT_URI"]
     (tmp_path / "worker.py").write_text(WORKER)
-    (tmp_path / "caller.py").write_text(CALLER)
     live = LivePool(tmp_path, variables)
     yield live
     if not live.ended():
@@ -222,10 +111,13 @@ def pool(vhost: Vhost, tmp_path: Path) -> Iterator[LivePool]:
 def test_a_live_pool_is_upgraded_and_downgraded_by_hand_and_every_call_is_answered(
     pool: LivePool, before: Version, after: Version, first: str
 ) -> None:
-    pool.declare(before)
     pool.settings(before)
+    pool.declare(before)
     pool.exchange_daemon(before)
-    with pool.called(before) as of_before, pool.called(after) as of_after:
+    with ExitStack() as callers:
+        answers = [
+            callers.enter_context(CALLER.called(version, pool.folder, pool.variables)) for version in (before, after)
+        ]
         # To this version: what is declared comes first, and the order of the rest does not matter
         pool.declare(after)
         for daemon, workers in [(after, before) if first == "daemon" else (before, after), (after, after)]:
@@ -239,10 +131,10 @@ def test_a_live_pool_is_upgraded_and_downgraded_by_hand_and_every_call_is_answer
             until(pool.answered_by(workers), what="answers of the old workers")
         pool.declare(before)
 
-    for answers in (of_before, of_after):
-        assert max(seconds for *_, seconds in answers.lines) < LATEST
+    for called in answers:
+        assert max(seconds for *_, seconds in called.lines) < LATEST
         # Each key had one worker of each kind, and the first one's successor: none was restarted without need
-        kinds = {key: [Path(worker.split()[1]) for worker in seen] for key, seen in answers.workers().items()}
+        kinds = {key: [Path(worker.split()[1]) for worker in seen] for key, seen in called.workers().items()}
         places = [before.environment.place, after.environment.place, before.environment.place]
         assert kinds == dict.fromkeys(kinds, places)
         assert len(kinds) == KEYS
