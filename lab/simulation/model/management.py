@@ -40,7 +40,9 @@ class ModelManagement(ManagementApi):
         self.uncounted = False
         self.timeout = 10.0
 
-    async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
+    async def _ask(self, path: str, params: Mapping[str, str] | None, method: str = "GET", body: object = None) -> Any:
+        if method != "GET" or body is not None:
+            raise ManagementError(f"the model answers no {method}")
         parts = _parts(path)
         if self.on_call is not None:
             self.on_call(parts[0])
