@@ -105,7 +105,7 @@ def relay(tmp_path: Path) -> Iterator[LiveRelay]:
     ports.release()
 
 
-def test_nodes_workers_and_callers_of_a_relay_are_exchanged_one_by_one_and_every_call_is_answered(
+def test_a_relay_is_exchanged_part_by_part_and_back_and_every_call_is_answered(
     relay: LiveRelay, before: Version, after: Version
 ) -> None:
     relay.exchange_node(0, before)
