@@ -85,10 +85,10 @@ def osrdyne_address_files(
     files = []
     for name, (role, interface) in ADDRESS_FILES.items():
         login = ":".join(quote(str(credentials[role][part]), safe="") for part in ("name", "password"))
-        scheme, _, place = str(places[interface]).partition("://")
+        scheme, separator, place = str(places[interface]).partition("://")
         path = f"/{quote(str(vhost), safe='')}" if interface == "amqp" else ""
         files.append(
-            {"name": name, "content": f"{scheme}://{login}@{place}{path}{query}\n", "owner": str(owners[role])}
+            {"name": name, "content": f"{scheme}{separator}{login}@{place}{path}{query}\n", "owner": str(owners[role])}
         )
     return files
 
