@@ -25,6 +25,7 @@ from flit_core.sdist import SdistBuilder  # type: ignore[import-untyped]
 from flit_core.wheel import make_wheel_in  # type: ignore[import-untyped]
 
 import bill_of_materials
+import collection
 import site_of_docs
 import steps
 import versions
@@ -141,6 +142,11 @@ def make_bill_of_materials(release: Release) -> None:
     file.write_text(json.dumps(document, indent=2) + "\n")
 
 
+def make_collection(release: Release) -> None:
+    """Make the Ansible collection, beside the folder of the packages."""
+    collection.build(release.tree, release.target, release.epoch)
+
+
 def make_notes(release: Release) -> None:
     """Write the section of the changelog by itself."""
     section = _section((release.tree / "CHANGELOG.md").read_text(), release.version)
@@ -157,8 +163,14 @@ def make_site(release: Release) -> None:
     subprocess.run([*command, "--file", archive, "--directory", made, release.version], check=True)
 
 
-#: What a release consists of, in this order. A collection or images are one more function here, with a folder each.
-PARTS: tuple[Callable[[Release], None], ...] = (make_packages, make_bill_of_materials, make_notes, make_site)
+#: What a release consists of, in this order. Images are one more function here, with a folder of their own.
+PARTS: tuple[Callable[[Release], None], ...] = (
+    make_packages,
+    make_collection,
+    make_bill_of_materials,
+    make_notes,
+    make_site,
+)
 
 
 def _sum(release: Release) -> None:

@@ -30,6 +30,9 @@ STAMP = VENV / ".osrdyne-setup"
 OLDEST = (3, 11)
 #: Folders whose modules are not installed, and are found by every Python of `.venv`.
 FOUND = ("lab", "tools")
+#: Where Ansible finds the collection of this checkout (ansible.cfg), and of which parts it consists.
+COLLECTION = VENV / "collections/ansible_collections/osrdyne/pool"
+PARTS = ("galaxy.yml", "meta", "playbooks", "plugins", "roles")
 
 
 def packages() -> List[Path]:
@@ -146,6 +149,18 @@ def write_path() -> None:
     Path(folder, "osrdyne-checkout.pth").write_text("".join(f"{ROOT / name}\n" for name in FOUND))
 
 
+def link_collection() -> None:
+    """Have the Ansible of `.venv` find the roles and plugins by the names that they have in the collection.
+
+    Not one link to the root: `.venv` is in there.
+    """
+    COLLECTION.mkdir(parents=True, exist_ok=True)
+    for name in PARTS:
+        link = COLLECTION / name
+        if not link.is_symlink():
+            link.symlink_to(ROOT / name)
+
+
 def stale() -> List[str]:
     """`--clear` where `.venv` was made by another Python or in another place, so that none of it is mixed in.
 
@@ -173,6 +188,7 @@ def main() -> None:
         install_locked()
         install_ours()
         write_path()
+        link_collection()
     except steps.StepFailed as exc:
         steps.stop(str(exc))
     STAMP.write_text(digest())

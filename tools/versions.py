@@ -19,6 +19,7 @@ _BEFORE = (
     r'^version = "',  # of a package, and of all in the root's file
     r'"osrdyne[a-z-]*(?:\[[a-z0-9,]+\])?==',  # a pin of a sibling
     r'"version": "',  # of the description of an API
+    r"^version: ",  # of the Ansible collection
     r"\b(?:osrdyne(?:-airports)?|airports):",  # a tag of an image
 )
 #: Texts about versions of the past, which stay.
@@ -43,7 +44,7 @@ def write(version: str, root: Path = steps.ROOT) -> list[str]:
     number(version)
     pattern = re.compile(f"({'|'.join(_BEFORE)}){re.escape(current(root))}(?![\\d.]*\\d)", re.MULTILINE)
     changed = []
-    for name in steps.tracked(".toml", ".json", ".md", ".yaml", ".py", "Dockerfile"):
+    for name in steps.tracked(".toml", ".json", ".md", ".yaml", "galaxy.yml", ".py", "Dockerfile"):
         file = root / name
         if name.startswith(_PAST) or not file.is_file():
             continue

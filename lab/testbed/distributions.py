@@ -57,7 +57,8 @@ class Wheels:
         names = self.needed(package)
         ours = [str(self.files[name]) for name in sorted(names) if name in self.files]
         offline = [uv, "pip", "install", "--quiet", "--offline", "--no-index", "--no-deps"]
-        subprocess.run([*offline, "--python", made.program("python"), *ours], check=True)
+        if ours:
+            subprocess.run([*offline, "--python", made.program("python"), *ours], check=True)
         (packages,) = place.glob("lib/python*/site-packages")
         for name in names - set(self.files):
             _link(name, packages)

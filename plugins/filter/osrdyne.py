@@ -1,4 +1,5 @@
 """Ansible filters over `osrdyne_pool`: pool settings in, topology out. They run where the playbook runs."""
+# MIT, see LICENSE; compatible with the GNU General Public License, version 3.
 
 from __future__ import annotations
 
@@ -6,11 +7,17 @@ import base64
 import dataclasses
 import hashlib
 import os
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
+
+# The packages that came with this file, and not those of another version that Ansible's Python may have.
+_PACKAGES = Path(__file__).resolve().parents[2] / "packages"
+sys.path[:0] = [str(_PACKAGES / name) for name in ("pool", "protocol", "runtime")]
 
 from osrdyne_pool.broker import default_login, lost, management_json
 from osrdyne_pool.broker.address_files import ADDRESS_FILES
@@ -67,10 +74,10 @@ def osrdyne_address_files(
     files = []
     for name, (role, interface) in ADDRESS_FILES.items():
         login = ":".join(quote(str(credentials[role][part]), safe="") for part in ("name", "password"))
-        scheme, _, place = str(places[interface]).partition("://")
+        scheme, separator, place = str(places[interface]).partition("://")
         path = f"/{quote(str(vhost), safe='')}" if interface == "amqp" else ""
         files.append(
-            {"name": name, "content": f"{scheme}://{login}@{place}{path}{query}\n", "owner": str(owners[role])}
+            {"name": name, "content": f"{scheme}{separator}{login}@{place}{path}{query}\n", "owner": str(owners[role])}
         )
     return files
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# MIT, see LICENSE; compatible with the GNU General Public License, version 3.
 """Ansible module: writes several small files that hold credentials, in one step.
 
 A loop over `ansible.builtin.copy` starts Python twice for each file, which made these files a third of a play. A file
@@ -6,12 +7,6 @@ is replaced by a rename, so that no program reads a part of it. In check mode no
 """
 
 from __future__ import annotations
-
-import contextlib
-import os
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: osrdyne_files
@@ -28,11 +23,14 @@ options:
       name: {description: Name of the file in the directory., type: str, required: true}
       content: {description: Its text., type: str, required: true}
       owner: {description: Account that may read it., type: str, required: true}
-author: osrdyne
+attributes:
+  check_mode: {support: full, description: "It says what it would change, and changes nothing."}
+  diff_mode: {support: full, description: "It names each file that differs, and never shows its content."}
+author: The osrdyne authors (@osrdyne)
 """
 EXAMPLES = """
 - name: Write each role's broker address
-  osrdyne_files:
+  osrdyne.pool.osrdyne_files:
     directory: /etc/osrdyne/core
     files:
       - {name: client.uri, content: "{{ client_address }}", owner: osrdyne}
@@ -41,6 +39,12 @@ EXAMPLES = """
 RETURN = """
 written: {description: Names of the files that differed., type: list, elements: str, returned: always}
 """
+
+import contextlib
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 FILE = {name: {"type": "str", "required": True} for name in ("name", "content", "owner")}
 
@@ -54,21 +58,27 @@ def main() -> None:
         supports_check_mode=True,
     )
     directory: str = module.params["directory"]
-    written = []
+    written, diffs = [], []
     for file in module.params["files"]:
         path = os.path.join(directory, file["name"])
         try:
-            if ensure(module, path, file["content"].encode(), file["owner"]):
+            diff: dict[str, Any] = {"before_header": path, "after_header": path, "before": {}, "after": {}}
+            if ensure(module, path, file["content"].encode(), file["owner"], diff):
                 written.append(file["name"])
+                diffs.append(diff)
         except OSError as error:
             module.fail_json(msg=f"{path} cannot be written: {error}", written=written)
-    module.exit_json(changed=bool(written), written=written)
+    module.exit_json(changed=bool(written), written=written, **({"diff": diffs} if module._diff else {}))
 
 
-def ensure(module: AnsibleModule, path: str, content: bytes, owner: str) -> bool:
-    """Returns whether the file's content, owner or mode had to change."""
+def ensure(module: AnsibleModule, path: str, content: bytes, owner: str, diff: dict[str, Any]) -> bool:
+    """Returns whether the file's content, owner or mode had to change; `diff` then gets what, and never the content."""
     wanted = module.load_file_common_arguments({"owner": owner, "mode": 0o600}, path)
-    differs = read(path) != content
+    found = read(path)
+    differs = found != content
+    if differs:
+        diff["before"]["content"] = "none" if found is None else "another"
+        diff["after"]["content"] = "as it is wanted"
     if not module.check_mode:
         # What a run that was killed left. It is a copy, so that no change is said.
         discard(fresh_name(path))
@@ -76,7 +86,7 @@ def ensure(module: AnsibleModule, path: str, content: bytes, owner: str) -> bool
         return True
     if differs:
         write(module, path, content, wanted)
-    return bool(module.set_fs_attributes_if_different(wanted, differs))
+    return bool(module.set_fs_attributes_if_different(wanted, differs, diff))
 
 
 def read(path: str) -> bytes | None:

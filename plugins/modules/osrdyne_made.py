@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# MIT, see LICENSE; compatible with the GNU General Public License, version 3.
 """Ansible module: before a play makes something, it records what of it is not there yet, so that this can be removed.
 
 What was there before the first play belongs to the machine and is never recorded. The file may be given to a play by
@@ -6,13 +7,6 @@ What was there before the first play belongs to the machine and is never recorde
 """
 
 from __future__ import annotations
-
-import json
-import os
-import pwd
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: osrdyne_made
@@ -23,15 +17,29 @@ options:
   paths: {description: Directories and files that the play makes., type: list, elements: path, required: true}
   accounts: {description: Accounts that it makes., type: list, elements: str, required: true}
   variables: {description: Variables of the play; no secrets., type: dict, required: true}
-author: osrdyne
+attributes:
+  check_mode: {support: full, description: "It says what it would change, and changes nothing."}
+  diff_mode: {support: full, description: "It shows the record before and after."}
+author: The osrdyne authors (@osrdyne)
 """
 EXAMPLES = """
 - name: Record what is made
-  osrdyne_made: {file: /var/lib/osrdyne/made/core.json, paths: [/etc/osrdyne/core], accounts: [], variables: {}}
+  osrdyne.pool.osrdyne_made:
+    file: /var/lib/osrdyne/made/core.json
+    paths: [/etc/osrdyne/core]
+    accounts: []
+    variables: {}
 """
 RETURN = """
 made: {description: The paths and accounts that are recorded., type: dict, returned: always}
 """
+
+import json
+import os
+import pwd
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
@@ -53,7 +61,9 @@ def main() -> None:
             write(file, after)
     except OSError as error:
         module.fail_json(msg=f"what is made cannot be recorded in {file}: {error}; give another file")
-    module.exit_json(changed=after != before, made=after["osrdyne_made"])
+    diff = {"before_header": file, "after_header": file, "before": text_of(before), "after": text_of(after)}
+    shown = {"diff": diff} if module._diff else {}
+    module.exit_json(changed=after != before, made=after["osrdyne_made"], **shown)
 
 
 def record(before: dict[str, Any], paths: list[str], accounts: list[str], variables: dict[str, Any]) -> dict[str, Any]:
@@ -87,13 +97,17 @@ def read(file: str) -> dict[str, Any]:
     return found
 
 
+def text_of(recorded: dict[str, Any]) -> str:
+    """A record as it is written."""
+    return json.dumps(recorded, indent=1) + "\n" if recorded else ""
+
+
 def write(file: str, text: dict[str, Any]) -> None:
     """Write by rename, so that the record is whole."""
     os.makedirs(os.path.dirname(file), exist_ok=True)
     fresh = f"{file}.new"
     with open(fresh, "w") as opened:
-        json.dump(text, opened, indent=1)
-        opened.write("\n")
+        opened.write(text_of(text))
     os.chmod(fresh, 0o644)
     os.replace(fresh, file)
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# MIT, see LICENSE; compatible with the GNU General Public License, version 3.
 """Ansible module: it installs packages by apt, without their services, and records what it installed.
 
 A package of Debian starts its service when it is installed, and enables it for later starts of the machine. Here the
@@ -9,6 +10,34 @@ a killed one has begun. As with Debian's own tools, DPKG_ROOT names another root
 """
 
 from __future__ import annotations
+
+DOCUMENTATION = """
+module: osrdyne_packages
+short_description: Installs packages without their services
+description: Installs what is missing by apt; the services of new packages neither start nor are enabled.
+options:
+  name: {description: Packages., type: list, elements: str, required: true}
+  install:
+    description: Without it the packages that are missing are only recorded, for another task that installs them.
+    type: bool
+    default: true
+  update:
+    description: Whether package lists are read before, which is done in check mode, too.
+    type: bool
+    default: false
+attributes:
+  check_mode: {support: full, description: "It says what it would change, and changes nothing."}
+  diff_mode: {support: full, description: "It shows which of the packages are installed."}
+author: The osrdyne authors (@osrdyne)
+"""
+EXAMPLES = """
+- name: Install Redis
+  osrdyne.pool.osrdyne_packages: {name: redis-server}
+"""
+RETURN = """
+installed: {description: "What this call installed, with what that needs.", type: list, returned: always}
+recorded: {description: All that was installed for osrdyne and is there., type: list, returned: always}
+"""
 
 import contextlib
 import fcntl
@@ -23,27 +52,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-DOCUMENTATION = """
-module: osrdyne_packages
-short_description: Installs packages without their services
-description: Installs what is missing by apt; the services of new packages neither start nor are enabled.
-options:
-  name: {description: Packages., type: list, elements: str, required: true}
-  install:
-    description: Without it the packages that are missing are only recorded, for another task that installs them.
-    type: bool
-    default: true
-author: osrdyne
-"""
-EXAMPLES = """
-- name: Install Redis
-  osrdyne_packages: {name: redis-server}
-"""
-RETURN = """
-installed: {description: What this call installed, with what that needs., type: list, returned: always}
-recorded: {description: All that was installed for osrdyne and is there., type: list, returned: always}
-"""
 
 ROOT = Path(os.environ.get("DPKG_ROOT") or "/")
 #: What was installed for osrdyne, and what an installation that has not ended has begun.
@@ -76,10 +84,14 @@ def main() -> None:
         argument_spec={
             "name": {"type": "list", "elements": "str", "required": True},
             "install": {"type": "bool", "default": True},
+            "update": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     names: list[str] = module.params["name"]
+    if module.params["update"]:
+        with locked() as lock:
+            update(lock)
     lacks = missing(names)
     installed: list[str] = []
     if not module.check_mode:
@@ -90,11 +102,20 @@ def main() -> None:
                 note(names)
         except (NotInstalled, OSError) as error:
             module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(lacks and module.params["install"]), installed=installed, recorded=recorded())
+    changed = bool(lacks and module.params["install"])
+    there = lines(name for name in names if name not in lacks)
+    diff = {"before_header": "packages", "after_header": "packages", "before": there, "after": lines(names)}
+    shown = {"diff": diff} if module._diff and changed else {}
+    module.exit_json(changed=changed, installed=installed, recorded=recorded(), **shown)
+
+
+def lines(names: Iterable[str]) -> str:
+    """Names as a text that can be compared with another."""
+    return "".join(f"{name}\n" for name in sorted(names))
 
 
 def install(
-    names: Iterable[str], settings: dict[Path, str] | None = None, *, say: Callable[[str], object] = print
+    names: Iterable[str], settings: dict[Path, str] | None = None, *, say: Callable[[str], object]
 ) -> list[str]:
     """Install those that are missing, and return all packages that are new; `say` is given their names before.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# MIT, see LICENSE; compatible with the GNU General Public License, version 3.
 """Ansible module: makes a broker's vhost have the topology of a pool, by the management API.
 
 Takes the requests that declare each object, in their order, from the filter `osrdyne_requests`; it needs no package of
@@ -8,18 +9,6 @@ broker lost when it was killed, and that only where it is allowed: such a queue 
 """
 
 from __future__ import annotations
-
-import base64
-import hashlib
-import json
-import ssl
-import time
-import urllib.error
-import urllib.request
-from typing import Any
-from urllib.parse import quote
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: osrdyne_topology
@@ -40,23 +29,40 @@ options:
   lost: {description: "What to say of each static queue that the broker lost, by its name.", type: dict, default: {}}
   mend_lost: {description: Declare quorum queues that the broker lost again., type: bool, default: false}
   timeout: {description: Seconds to wait for one answer., type: float, default: 30}
-author: osrdyne
+attributes:
+  check_mode: {support: full, description: "It says what it would change, and changes nothing."}
+  diff_mode: {support: full, description: "It shows each object of the broker before and after, and never a password."}
+author: The osrdyne authors (@osrdyne)
 """
 EXAMPLES = """
 - name: Apply the topology
-  osrdyne_topology:
+  osrdyne.pool.osrdyne_topology:
     url: http://127.0.0.1:15672
     admin: admin
     admin_password: "{{ password }}"
     vhost: core
-    requests: "{{ {'name': 'core'} | osrdyne_requests('core') }}"
+    requests: "{{ {'name': 'core'} | osrdyne.pool.osrdyne_requests('core') }}"
     passwords: "{{ passwords }}"
-    password_hashes: "{{ dict(passwords.keys() | zip(passwords.values() | map('osrdyne_password_hash'))) }}"
+    password_hashes: "{{ dict(passwords.keys() | zip(hashes)) }}"
+  vars:
+    hashes: "{{ passwords.values() | map('osrdyne.pool.osrdyne_password_hash') }}"
 """
 RETURN = """
 left_over: {description: Users of this pool without an instance., type: list, elements: str, returned: always}
-changes: {description: What was made or altered, one line each., type: list, elements: str, returned: always}
+changes: {description: "What was made or altered, one line each.", type: list, elements: str, returned: always}
 """
+
+import base64
+import hashlib
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+from ansible.module_utils.basic import AnsibleModule
 
 #: Hash functions of RabbitMQ's password_hash: base64 of four bytes of salt and hash(salt + password).
 HASHES = {"rabbit_password_hashing_sha256": hashlib.sha256, "rabbit_password_hashing_sha512": hashlib.sha512}
@@ -70,6 +76,10 @@ KINDS = {
     "queues": "queue",
     "bindings": "binding",
 }
+#: Fields that no difference shows.
+SECRET = ("password_hash", "hashing_algorithm")
+#: What a difference shows in place of a password that is the one that was given.
+RIGHT = "as it is wanted"
 #: Kinds that a broker cannot change in place.
 UNCHANGEABLE = ("exchanges", "queues")
 #: Seconds between two looks that prove that a queue is lost; as in osrdyne_pool.broker.lost.
@@ -105,6 +115,8 @@ class Api:
             handlers.append(urllib.request.HTTPSHandler(context=context(given["tls"])))
         self._opener = urllib.request.build_opener(*handlers)
         self.changes: list[str] = []
+        #: What each of them was before and is after, without passwords.
+        self.diffs: list[dict[str, Any]] = []
         #: Queues that a rehearsal would have deleted.
         self.gone: set[str] = set()
 
@@ -115,16 +127,26 @@ class Api:
         return self._call("GET", path, None)
 
     def delete_queue(self, vhost: str, name: str) -> None:
-        self.changes.append(f"queue {name}, which the broker lost, deleted")
+        self._note(f"queue {name}, which the broker lost, deleted", {"queue": name}, {})
         if self.rehearse:
             self.gone.add(name)
         else:
             self._call("DELETE", ("queues", vhost, name), None)
 
-    def change(self, what: str, method: str, *path: str, body: dict[str, Any]) -> None:
-        self.changes.append(what)
+    def change(
+        self, what: str, method: str, *path: str, body: dict[str, Any], before: dict[str, Any] | None = None
+    ) -> None:
+        """Declare an object. `before` is what of the body's fields the broker has."""
+        self._note(what, before or {}, body)
         if not self.rehearse:
             self._call(method, path, body)
+
+    def _note(self, what: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        self.changes.append(what)
+        shown = {name: value for name, value in after.items() if name not in SECRET}
+        if "password_hash" in after:
+            shown["password"] = RIGHT
+        self.diffs.append({"before_header": what, "after_header": what, "before": before, "after": shown})
 
     def _call(self, method: str, path: tuple[str, ...], body: dict[str, Any] | None) -> Any:
         address = f"{self.url}/api/" + "/".join(quote(part, safe="") for part in path)
@@ -216,7 +238,8 @@ def ensure_user(api: Api, vhost: str, request: dict[str, Any], password: str, pa
     if found is None or not current or sorted(tags_of(found)) != sorted(tags_of(request["body"])):
         algorithm = "rabbit_password_hashing_sha256"
         body = {**request["body"], "password_hash": password_hash, "hashing_algorithm": algorithm}
-        api.change(f"user {name}", "PUT", "users", name, body=body)
+        before = found and {"tags": ",".join(tags_of(found)), "password": RIGHT if current else "another"}
+        api.change(f"user {name}", "PUT", "users", name, body=body, before=before)
 
 
 def ensure_limit(api: Api, path: list[str], value: int, *, or_more: bool = False) -> None:
@@ -225,7 +248,8 @@ def ensure_limit(api: Api, path: list[str], value: int, *, or_more: bool = False
     found = dict(next((listed["value"] for listed in api.get(kind, owner) or []), {})).get(name)
     if found != value and not (or_more and found is not None and (found > value or found < 0)):
         what = f"limit {name} of {'user' if kind == 'user-limits' else 'vhost'} {owner}"
-        api.change(f"{what}: {value}", "PUT", *path, body={"value": value})
+        before = None if found is None else {"value": found}
+        api.change(f"{what}: {value}", "PUT", *path, body={"value": value}, before=before)
 
 
 def ensure(api: Api, vhost: str, request: dict[str, Any]) -> None:
@@ -240,7 +264,8 @@ def ensure(api: Api, vhost: str, request: dict[str, Any]) -> None:
             f"cannot change; empty it, delete it by hand and run this again"
         )
     if different:
-        api.change(f"{KINDS[kind]} {name}", request["method"], *path, body=body)
+        before = found and {field: found.get(field) for field in body}
+        api.change(f"{KINDS[kind]} {name}", request["method"], *path, body=body, before=before)
 
 
 def ensure_binding(api: Api, request: dict[str, Any]) -> None:
@@ -405,7 +430,8 @@ def main() -> None:
             f"users {', '.join(old)} of an earlier set-up still have rights in vhost {given['vhost']}; "
             f"delete them once nothing uses them: no name of the pool's users is without the instance any more"
         )
-    module.exit_json(changed=bool(api.changes), changes=api.changes, left_over=old)
+    shown = {"diff": api.diffs} if module._diff else {}
+    module.exit_json(changed=bool(api.changes), changes=api.changes, left_over=old, **shown)
 
 
 if __name__ == "__main__":

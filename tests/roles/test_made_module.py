@@ -80,7 +80,9 @@ def test_others_can_enter_the_folder_of_records_whatever_the_umask_of_who_runs_t
 def test_a_play_records_only_what_it_makes(given: dict[str, Any], made: set[str]) -> None:
     done = subprocess.run(
         [
-            *("ansible", "localhost", "-m", "debug", "-e", "@playbooks/vars/dev.yml", "-e", json.dumps(given)),
+            *("ansible", "localhost", "-m", "debug"),
+            *(f"-e@{file}" for file in ("roles/osrdyne/defaults/main.yml", "roles/osrdyne/vars/main.yml")),
+            *("-e@playbooks/vars/dev.yml", "-e", json.dumps(given)),
             *("-a", "msg={{ [osrdyne_makes, osrdyne_makes_for, osrdyne_makes_accounts] | to_json }}"),
         ],
         cwd=steps.ROOT,

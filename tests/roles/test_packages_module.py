@@ -138,6 +138,15 @@ def test_the_service_of_a_new_package_and_of_what_it_needs_neither_starts_nor_is
     assert install("thing")["changed"] is False
 
 
+def test_a_rehearsal_that_is_asked_to_reads_the_package_lists_and_installs_nothing(root: Root) -> None:
+    root.offer("thing")
+
+    assert install("thing", update=True, _ansible_check_mode=True)["installed"] == []
+
+    listed = subprocess.run(["apt-cache", "policy", "thing"], check=True, capture_output=True, text=True).stdout
+    assert "Installed: (none)\n  Candidate: 1\n" in listed
+
+
 def test_the_services_of_packages_that_are_there_stay_enabled_and_may_start_again(root: Root) -> None:
     root.install_by_hand("old")
     root.offer("thing")

@@ -62,7 +62,7 @@ class Relay:
 
     def attempt(self, *arguments: str, tasks_from: str = "main") -> tuple[int, str]:
         """Exit status and output of a play."""
-        tasks = [{"ansible.builtin.import_role": {"name": "relay", "tasks_from": tasks_from}}]
+        tasks = [{"ansible.builtin.import_role": {"name": "osrdyne.pool.relay", "tasks_from": tasks_from}}]
         play = [{"hosts": "localhost", "gather_subset": ["!all"], "become": True, "tasks": tasks}]
         (self.directory / "play.json").write_text(json.dumps(play))
         (self.directory / "variables.json").write_text(json.dumps(self.variables))

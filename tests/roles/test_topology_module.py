@@ -67,6 +67,7 @@ class Applied:
             "passwords": self.passwords,
             "password_hashes": {name: password_hash(word) for name, word in self.passwords.items()},
             "_ansible_check_mode": check,
+            "_ansible_diff": True,
         }
         return run_module("osrdyne_topology", arguments, (arguments["admin_password"], *self.passwords.values()))
 
@@ -115,13 +116,15 @@ def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run
     first = applied.run()
     assert rehearsed["changed"]
     assert first["changed"]
-    assert first["changes"] == rehearsed["changes"]
+    assert first["changes"] == rehearsed["changes"] == [one["after_header"] for one in first["diff"]]
+    assert first["diff"] == rehearsed["diff"]
+    assert not [one for one in first["diff"] if one["before"]]
     made = applied.state()
     assert {one["name"] for one in made["queues"]} >= {f"{applied.pool}-{end}" for end in ("orphan", "dl", "activity")}
     # And there is nothing left for a second run
     second = applied.run()
     assert not second["changed"]
-    assert second["changes"] == []
+    assert second["changes"] == second["diff"] == []
     assert applied.state() == made
 
 
@@ -153,6 +156,15 @@ def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied:
             f"binding {pool}-dl-xchg to {pool}-dl",
         ]
     )
+    shown = {one["after_header"]: (one["before"], one["after"]) for one in corrected["diff"]}
+    wanted_word = {"password": "as it is wanted"}
+    assert shown[f"user {pool}-worker"] == ({"tags": "administrator", **wanted_word}, {"tags": "", **wanted_word})
+    daemon = {"tags": "management"}
+    assert shown[f"user {pool}-daemon"] == ({**daemon, "password": "another"}, {**daemon, **wanted_word})
+    before, after = shown[f"policy {pool}-req"]
+    assert (before["pattern"], before["definition"]) == ("^wrong$", {"max-length": 1})
+    assert before.keys() == after.keys()
+    assert shown[f"binding {pool}-dl-xchg to {pool}-dl"][0] == {}
     assert applied.accepts(f"{pool}-daemon", applied.passwords[f"{pool}-daemon"])
     assert not applied.accepts(f"{pool}-daemon", "another")
     found = applied.state()

@@ -2,14 +2,15 @@
 
 In it: the project's own packages with jobs and relay, and what they need of others, of the versions and hashes that
 requirements.lock pins, for the Python of that machine. The folder is cached under a digest of all it is made from;
-prints {"archive": ..., "digest": ...}; one file reaches a machine faster than twenty. Run it with the Python of the
-project's virtual environment.
+prints {"archive": ..., "digest": ...}; one file reaches a machine faster than twenty. It needs Python 3.11 with pip,
+and takes the packages from the folder that this role is in: a checkout, or the installed collection.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -18,11 +19,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from importlib import metadata
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).resolve().parents[3]
 #: The project's packages that daemon, jobs and relay are made of.
@@ -39,8 +38,6 @@ OURS = (
     "packages/jobs",
     "packages/relay",
 )
-#: What a machine installs; in brackets, the extra that it needs.
-INSTALLED = ("osrdyne[docker,kubernetes,status,systemd]", "osrdyne-jobs[postgresql]", "osrdyne-relay[driver,node,s3]")
 ARCHIVE = "wheels.tar"
 
 
@@ -77,10 +74,11 @@ def digest_of(version: str) -> str:
 def build(folder: Path, version: str) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     own = [str(PROJECT / name) for name in OURS]
-    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), *own])
+    # Without the backend of the build, pip fetches it.
+    offline = ["--no-build-isolation", "--no-index"] if find_spec("flit_core") else []
+    run([*pip, "wheel", "--no-deps", *offline, "--wheel-dir", str(folder), *own])
     pinned = folder / "requirements.txt"
-    wanted = {name for package in INSTALLED for name in needed(package)}
-    pinned.write_text("".join(block for name, block in locked().items() if name in wanted))
+    pinned.write_text("".join(needed(locked())))
     wheels = ["--no-deps", "--require-hashes", "--only-binary=:all:", f"--python-version={version}"]
     run([*pip, "download", *wheels, "--dest", str(folder), "--requirement", str(pinned)])
 
@@ -93,42 +91,49 @@ def pack(folder: Path) -> None:
 
 
 def locked() -> dict[str, str]:
-    """What requirements.lock says of each package: its pin and its hashes."""
+    """What requirements.lock says of each package: its pin, its hashes, and what needs it."""
     blocks: dict[str, str] = {}
     name = ""
     for line in (PROJECT / "requirements.lock").read_text().splitlines(keepends=True):
         start = re.match(r"([A-Za-z0-9][\w.-]*)(?:\[[^]]*\])?==", line)
         if start:
-            name = canonicalize_name(start[1])
-        if name and not line.lstrip().startswith("#"):
+            name = name_of(start[1])
+        if name:
             blocks[name] = blocks.get(name, "") + line
     return blocks
 
 
-def needed(root: str) -> set[str]:
-    """Names of all that a package needs, whatever Python it runs on; pip leaves out what does not apply."""
+def needed(blocks: dict[str, str]) -> list[str]:
+    """The lines of the lock for all that our packages need: it says of each package which others need that one.
+
+    Without a look at what is installed here. It may be more than a machine needs, as it does not say for which extra.
+    """
+    wanted = asked()
+    while more := {name for name, block in blocks.items() if name not in wanted and wanted & set(because_of(block))}:
+        wanted |= more
+    return [block for name, block in blocks.items() if name in wanted]
+
+
+def asked() -> set[str]:
+    """Names of what our packages ask for by themselves, with all of their extras."""
     found: set[str] = set()
-    waiting = [Requirement(root)]
-    seen: set[tuple[str, str]] = set()
-    while waiting:
-        one = waiting.pop()
-        name = canonicalize_name(one.name)
-        found.add(name)
-        # An extra needs its package, too.
-        for extra in {"", *one.extras} - {extra for known, extra in seen if known == name}:
-            seen.add((name, extra))
-            try:
-                requirements = map(Requirement, metadata.requires(name) or [])
-            except metadata.PackageNotFoundError:
-                continue  # of another Python than this one; the lock knows it, and what it needs in turn
-            waiting += [each for each in requirements if belongs(each, extra)]
+    for folder in OURS:
+        project = tomllib.loads((PROJECT / folder / "pyproject.toml").read_text())["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        found |= set(map(name_of, itertools.chain(project["dependencies"], *extras)))
     return found
 
 
-def belongs(requirement: Requirement, extra: str) -> bool:
-    """Whether a package needs this for one of its extras, or, without an extra, in any case."""
-    named = re.findall(r"extra == [\"']([^\"']+)[\"']", str(requirement.marker or ""))
-    return extra in named if extra else not named
+def because_of(block: str) -> list[str]:
+    """Names of the packages that need this one."""
+    return re.findall(r"^ +# +(?:via )?([\w.-]+)$", block, re.MULTILINE)
+
+
+def name_of(requirement: str) -> str:
+    """The name of a requirement, as the lock has it."""
+    name = re.match(r"[\w.-]+", requirement)
+    assert name
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
 def run(command: list[str]) -> None:

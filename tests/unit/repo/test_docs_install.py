@@ -17,7 +17,7 @@ PAGE = Path(steps.ROOT, "docs/start/install.md")
 #: Functions that install, as they are called.
 INSTALL = {"apt.install", "system_packages.command"}
 #: Modules of Ansible that install.
-TASKS = {"ansible.builtin.apt", "osrdyne_packages"}
+TASKS = {"ansible.builtin.apt", "osrdyne.pool.osrdyne_packages"}
 #: Where a task is given the name by a variable.
 VARIABLES = {"{{ relay_redis }}": ["redis-server", "valkey-server"]}
 

@@ -126,7 +126,8 @@ def test_every_osrdyne_command_in_the_pages_exists(verb: str) -> None:
 def test_every_playbook_in_the_pages_exists() -> None:
     named = {word for _, rest in words("ansible-playbook") for word in rest if word.endswith(".yml")}
 
-    assert [name for name in named if not Path(steps.ROOT, name).is_file()] == []
+    # docs/howto/ansible.md shows the text of this one.
+    assert [name for name in named - {"pool.yml"} if not Path(steps.ROOT, name).is_file()] == []
 
 
 def test_ansible_finds_the_playbook_and_its_roles_by_the_plain_name() -> None:

@@ -42,6 +42,16 @@ def test_the_page_of_a_role_names_each_variable_with_its_default(role: str) -> N
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_says_of_its_arguments_has_each_default_that_no_other_variable_decides(role: str) -> None:
+    options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    defaults = load(f"roles/{role}/defaults/main.yml")
+
+    constant = {name: default for name, default in defaults.items() if "{{" not in str(default)}
+    said = {name: option["default"] for name, option in options.items() if "default" in option}
+    assert said == {name: constant[name] for name in constant if not options[name].get("required")}
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_the_page_of_a_role_is_a_screen_long(role: str) -> None:
     assert len(Path(steps.ROOT, f"roles/{role}/README.md").read_text().splitlines()) <= 60
 
