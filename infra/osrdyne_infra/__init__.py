@@ -3,6 +3,7 @@
 Here belong: the stack's configuration, one component per file, and what a component must ask the broker first. Not
 here: names, arguments and policies (the topology model has them), and anything that the daemon makes while it runs.
 
+- For a program of one's own: what `__all__` names, of `components`; see docs/howto/pulumi-components.md.
 - Configuration: `configuration`, of the settings in each folder, and the `checks` of values.
 - Before a change: `preflight` judges what is declared and what is there. `errors` has every refusal.
 - `broker`, `pool`, `jobs`, `relay`, `cluster` and `monitoring`: what Pulumi makes, by what it is for. `ordering` says
@@ -12,3 +13,46 @@ here: names, arguments and policies (the topology model has them), and anything 
   these stay where they are.
 - Programs of their own: `adopt` takes objects into a stack, and `hand_over` writes its outputs into files.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from osrdyne_infra.components.arguments import broker_settings, pool_settings
+    from osrdyne_infra.components.broker import Broker
+    from osrdyne_infra.components.cluster import ClusterProvider
+    from osrdyne_infra.components.deployed_broker import DeployedBroker
+    from osrdyne_infra.components.pool import Pool
+    from osrdyne_infra.components.relay import Relay
+    from osrdyne_infra.jobs_database import JobsDatabase
+
+#: Where each public name is. Each is imported when it is asked for: that of a cluster takes seconds.
+_PLACES = {
+    "Broker": "components.broker",
+    "ClusterProvider": "components.cluster",
+    "DeployedBroker": "components.deployed_broker",
+    "JobsDatabase": "jobs_database",
+    "Pool": "components.pool",
+    "Relay": "components.relay",
+    "broker_settings": "components.arguments",
+    "pool_settings": "components.arguments",
+}
+
+__all__ = [
+    "Broker",
+    "ClusterProvider",
+    "DeployedBroker",
+    "JobsDatabase",
+    "Pool",
+    "Relay",
+    "broker_settings",
+    "pool_settings",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -56,8 +56,9 @@ def main() -> None:
     given = parser.parse_args()
     try:
         settings = read(foreign_json.read(sys.stdin.read()))
-        broker = settings.broker
-        management = Management(broker.management, broker.admin, settings.admin_password, broker.cacertfile)
+        broker, password = settings.broker, settings.admin_password
+        assert isinstance(password, str)
+        management = Management(broker.management, broker.admin, password, broker.cacertfile)
         found = live.read(management, settings.vhost, ())
         if not management.vhost_exists(settings.vhost):
             sys.exit(f"adopt: the broker has no vhost {settings.vhost}: there is nothing to adopt; run `pulumi up`")
@@ -105,14 +106,17 @@ def objects(stack: str, settings: StackSettings, found: Live, permissions: set[s
     declared = preflight.topologies(settings)
     # No name here may be that of a resource below, or it would be taken for that one.
     names = {
-        "the broker": urn("pulumi:providers:rabbitmq", "broker"),
-        "the vhost": urn("osrdyne:broker:Vhost", "vhost"),
+        "the broker": urn("osrdyne:index:Broker$pulumi:providers:rabbitmq", "vhost"),
+        "the vhost": urn("osrdyne:index:Broker", "vhost"),
     }
-    names |= {f"objects of {topology.pool}": urn("osrdyne:broker:PoolObjects", topology.pool) for topology in declared}
-    names |= {f"users of {topology.pool}": urn("osrdyne:broker:PoolUsers", topology.pool) for topology in declared}
+    names |= {f"objects of {topology.pool}": urn("osrdyne:index:Pool", topology.pool) for topology in declared}
+    names |= {
+        f"users of {topology.pool}": urn("osrdyne:index:Pool$osrdyne:broker:PoolUsers", topology.pool)
+        for topology in declared
+    }
     resources = [_entry("vhost", "vhost", settings.vhost, "the vhost")]
     if settings.broker.admin in permissions:
-        resources.append(_entry("permissions", "admin", f"{settings.broker.admin}@{settings.vhost}", "the vhost"))
+        resources.append(_entry("permissions", "vhost-admin", f"{settings.broker.admin}@{settings.vhost}", "the vhost"))
     for topology in declared:
         resources += _of_pool(topology, settings.vhost, found.topology, permissions)
     return {"nameTable": names, "resources": resources}

@@ -31,6 +31,8 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime.settings.model import StrictModel
 
 if TYPE_CHECKING:
+    import pulumi
+
     from osrdyne_infra.relay.settings import RelayPlace
 
 NAMESPACE = "osrdyne"
@@ -94,7 +96,8 @@ class StackSettings:
     """All that a stack of pools declares."""
 
     broker: BrokerAddress
-    admin_password: str = field(repr=False)
+    #: A component's may be an output.
+    admin_password: str | pulumi.Output[str] = field(repr=False)
     vhost: str
     #: Name of this deployment; part of the users' names.
     instance: str
@@ -112,9 +115,18 @@ class StackSettings:
     workers: Mapping[str, WorkerSettings] = field(default_factory=dict)
     #: Where the jobs are kept of pools that have some, and the administrator's password there.
     jobs: JobsPlace | None = None
-    jobs_admin_password: str = field(default="", repr=False)
+    jobs_admin_password: str | pulumi.Output[str] = field(default="", repr=False)
     #: The relay's Redis and nodes; None where the stack has none.
     relay: RelayPlace | None = None
+
+    def pool(self, name: str) -> PoolSettings:
+        """Return the settings of a pool. Raises ConfigurationError."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        known = ", ".join(pool.name for pool in self.pools)
+        problem = f"{name!r} is not a pool of these settings; their pools are {known}"
+        raise ConfigurationError(f"{NAMESPACE}:pools", problem, EXAMPLES["pools"])
 
     def polls(self, pool: str) -> bool:
         """Return whether the workers of a pool poll at the relay."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pulumi import RunError
 
-class InfraError(Exception):
-    """Something keeps the stack from being applied."""
+
+class InfraError(RunError):
+    """Something keeps the stack from being applied. Pulumi prints the text of such an error without a traceback."""
 
 
 class ConfigurationError(InfraError):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pulumi
 from pulumi import dynamic
+from pulumi.output import Unknown
 
 from osrdyne_infra.broker.management import Management
 from osrdyne_infra.configuration import StackSettings
@@ -34,6 +35,11 @@ def access(settings: StackSettings) -> dict[str, Any]:
         "cacertfile": settings.broker.cacertfile,
         "vhost": settings.vhost,
     }
+
+
+def known_later(value: object) -> bool:
+    """Return whether an input of a resource is not known yet, as in the preview of an `up` that makes it."""
+    return isinstance(value, Unknown)
 
 
 def management(props: dict[str, Any]) -> Management:
@@ -84,7 +90,7 @@ class _Claims(Provider):
     def check(self, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.CheckResult:
         # The broker's address does not count: the same broker may have got another one.
         known, problems = list(olds.get("users", [])), []
-        if news["adopt"]:
+        if news["adopt"] or known_later(news["password"]):
             return dynamic.CheckResult(_claimed(known, news), [])
         with plainly():
             vhost_is_there = olds.get("vhost") != news["vhost"] and management(news).vhost_exists(news["vhost"])

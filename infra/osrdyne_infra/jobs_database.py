@@ -13,15 +13,15 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.errors import DatabaseUnusable
-from osrdyne_infra.guard import Provider, kept, plainly
+from osrdyne_infra.configuration import EXAMPLES, StackSettings
+from osrdyne_infra.errors import ConfigurationError, DatabaseUnusable
+from osrdyne_infra.guard import Provider, kept, known_later, plainly
 from osrdyne_infra.jobs import settings as jobs_settings
 from osrdyne_infra.jobs.settings import ROLES
+from osrdyne_infra.ordering import outer
 from osrdyne_infra.password import Password
 from osrdyne_jobs.database.preparation import prepare, retire, roles_in_use
 from osrdyne_jobs.errors import NotPrepared
-from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import DatabaseNames
 
 
@@ -30,7 +30,7 @@ class _Databases(Provider):
 
     def check(self, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.CheckResult:
         """Look, in a preview too, whether the server answers, and whether another deployment uses what is new here."""
-        if news["adopt"] or olds.get("users") == news["users"]:
+        if news["adopt"] or olds.get("users") == news["users"] or known_later(news["admin"]):
             return dynamic.CheckResult(news, [])
         with _plainly():
             used = roles_in_use(news["admin"], *news["users"])
@@ -79,33 +79,39 @@ def _plainly() -> Iterator[None]:
 
 
 class JobsDatabase(pulumi.ComponentResource):
-    """The database of one pool. `addresses` are secret, by role: those of the pool's programs."""
+    """The database of one pool, by default that of its name. `addresses` are secret, by role: those of its programs."""
 
-    def __init__(self, settings: StackSettings, pool: PoolSettings) -> None:
-        super().__init__("osrdyne:jobs:JobsDatabase", pool.name)
-        place, names = settings.jobs, DatabaseNames.of(pool.name, pool.instance)
-        assert place is not None
-        turns = settings.rotate.get(pool.name, {})
+    def __init__(
+        self, name: str, settings: StackSettings, opts: pulumi.ResourceOptions | None = None, *, pool: str | None = None
+    ) -> None:
+        declared = settings.pool(pool or name)
+        place, names = settings.jobs, DatabaseNames.of(declared.name, declared.instance)
+        if place is None or declared.jobs is None:
+            problem = f"is missing, or pool {declared.name} has no jobs"
+            raise ConfigurationError("osrdyne:jobs", problem, EXAMPLES["jobs"])
+        super().__init__("osrdyne:jobs:JobsDatabase", name, None, outer(opts))
+        turns = settings.rotate.get(declared.name, {})
         in_pods = settings.cluster is not None
         here = pulumi.ResourceOptions(parent=self)
         outside: dict[str, pulumi.Output[str]] = {}
         self.addresses: dict[str, pulumi.Output[str]] = {}
         for role in ROLES:
             user = jobs_settings.user(names, role)
-            password = Password(user, turns.get(role, "1"), here).password
+            called = name + user.removeprefix(declared.name)
+            password = Password(called, turns.get(role, "1"), here).password
             outside[role] = _secret(password, lambda word, user=user: place.outside_address(user, word, names.database))
             self.addresses[role] = _secret(
                 password,
                 lambda word, user=user: place.inside_address(user, word, names.database, in_pods=in_pods),
             )
         inputs = {
-            "admin": pulumi.Output.secret(place.admin_address(settings.jobs_admin_password)),
+            "admin": _secret(pulumi.Output.from_input(settings.jobs_admin_password), place.admin_address),
             "owner": outside["jobs-owner"],
             "programs": outside["jobs"],
             "users": [names.database, names.owner],
             "adopt": settings.adopt,
         }
-        self.made = _Database(names.database, inputs, here)
+        self.made = _Database(name + names.database.removeprefix(declared.name), inputs, here)
         self.register_outputs({})
 
 

@@ -34,10 +34,12 @@ class _Limits(Provider):
 class Limits(dynamic.Resource, module="osrdyne", name="Limits"):
     """Ensures that the broker keeps the limits of a stack's pools."""
 
-    def __init__(self, settings: StackSettings, declared: tuple[Topology, ...], opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self, name: str, settings: StackSettings, declared: tuple[Topology, ...], opts: pulumi.ResourceOptions
+    ) -> None:
         inputs = {
             **access(settings),
             "of_vhost": limits.largest(topology.vhost_limits for topology in declared),
             "of_users": {user.name: dict(user.limits) for topology in declared for user in topology.users},
         }
-        super().__init__(_Limits(), "limits", inputs, opts)
+        super().__init__(_Limits(), name, inputs, opts)

@@ -7,7 +7,7 @@ bindings, as the state of the stack has them. Elsewhere `preflight` refuses befo
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -18,7 +18,6 @@ from osrdyne_infra.broker.management import Management
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_infra.guard import Provider, access, kept, management, plainly
-from osrdyne_pool.broker import lost
 from osrdyne_pool.topology import Topology
 
 
@@ -63,12 +62,17 @@ class Mend(dynamic.Resource, module="osrdyne", name="Mend"):
     """Ensures that the static queues of a pool which the broker lost are declared again."""
 
     def __init__(
-        self, settings: StackSettings, declared: Topology, found: Collection[str], opts: pulumi.ResourceOptions
+        self,
+        name: str,
+        settings: StackSettings,
+        declared: Topology,
+        lost: pulumi.Input[Sequence[str]],
+        opts: pulumi.ResourceOptions,
     ) -> None:
         inputs = {
             **access(settings),
             # As JSON, in which integers stay integers.
             "declared": json.dumps(as_declared(declared), sort_keys=True),
-            "lost": [queue for queue in lost.static_quorum_queues(declared) if queue in found],
+            "lost": lost,
         }
-        super().__init__(_Mends(), declared.pool, inputs, opts)
+        super().__init__(_Mends(), name, inputs, opts)

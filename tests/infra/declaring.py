@@ -10,18 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pulumi
-import pulumi_rabbitmq as rabbitmq
 import pytest
 
-from osrdyne_infra import configuration, preflight
-from osrdyne_infra.broker.vhost import Vhost
-from osrdyne_infra.cluster import access as cluster
+from osrdyne_infra import Broker, ClusterProvider, DeployedBroker, JobsDatabase, Pool, Relay, configuration
+from osrdyne_infra.broker import live
+from osrdyne_infra.broker.live import Live
+from osrdyne_infra.cluster import live as live_cluster
 from osrdyne_infra.configuration import BrokerStack, StackSettings
-from osrdyne_infra.jobs_database import JobsDatabase
-from osrdyne_infra.pool.objects import PoolObjects
-from osrdyne_infra.pool.on_cluster import PoolOnCluster
-from osrdyne_infra.pool.users import PoolUsers
-from osrdyne_infra.relay.on_cluster import RelayOnCluster
 from osrdyne_relay.http.access import sha256_of
 
 Inputs = dict[str, Any]
@@ -130,9 +125,12 @@ def own_loops() -> Iterator[None]:
 
 
 def declared(declare: Callable[[], None]) -> Declared:
-    """Run a part of the program and return what it declares."""
+    """Run a part of the program and return what it declares, where broker and cluster have nothing."""
     found = Declared()
-    with own_loops():
+    with own_loops(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "read", lambda *_: Live())
+        patch.setattr(live_cluster, "check", lambda *_: [])
+        patch.setattr(live_cluster, "check_broker", lambda *_: None)
         pulumi.runtime.set_mocks(found, project="osrdyne", stack="test")
         run: Any = pulumi.runtime.test
         run(declare)()
@@ -143,18 +141,23 @@ def pools(given: StackSettings) -> Declared:
     """What the pools of a stack have, on the broker and on the cluster."""
 
     def declare() -> None:
-        topologies = preflight.topologies(given)
-        broker = rabbitmq.Provider("broker", endpoint="http://127.0.0.1:1", username="", password="")
-        vhost = Vhost(given, [], broker)
-        assert given.cluster is not None
-        place = cluster.provider(given.cluster, adopt=given.adopt)
-        relay = RelayOnCluster(given, place) if given.relay else None
-        for pool, topology in zip(given.pools, topologies, strict=True):
-            users, objects = PoolUsers(given, topology, vhost, broker), PoolObjects(topology, vhost, set(), broker)
-            database = JobsDatabase(given, pool) if pool.jobs is not None else None
-            PoolOnCluster(given, pool, users, objects, database, relay, place)
+        cluster = ClusterProvider("cluster", given)
+        broker = Broker("vhost", given)
+        relay = Relay("relay", given, cluster) if given.relay else None
+        for pool in given.pools:
+            database = JobsDatabase(pool.name, given) if pool.jobs is not None else None
+            Pool(pool.name, broker, cluster=cluster, jobs=database, relay=relay)
 
     return declared(declare)
 
 
-__all__ = ["Declared", "broker_settings", "declared", "pools", "settings"]
+def deployed(given: BrokerStack) -> Declared:
+    """What a stack has that deploys a broker."""
+
+    def declare() -> None:
+        DeployedBroker("broker", given, ClusterProvider("cluster", given))
+
+    return declared(declare)
+
+
+__all__ = ["Declared", "broker_settings", "declared", "deployed", "pools", "settings"]

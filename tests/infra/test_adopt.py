@@ -69,7 +69,7 @@ def test_only_what_is_there_and_declared_is_listed() -> None:
 
     assert [(one["name"], one["id"]) for one in listed["resources"]] == [
         ("vhost", "a/b%"),
-        ("admin", "root@a/b%"),
+        ("vhost-admin", "root@a/b%"),
         ("core-req-xchg", "core-req-xchg@a/b%"),
         ("core-req-xchg", "core-req-xchg@a/b%"),
         ("core-orphan-xchg-to-core-orphan", "a%2Fb%25/core-orphan-xchg/core-orphan/queue/~"),

@@ -164,7 +164,7 @@ def test_a_pool_is_added_and_removed_without_touching_another(newest: Stack) -> 
     newest.must_up()
 
     assert {name for name, op in touched.items() if op not in ("create", "update")} == set()
-    assert {name for name, op in touched.items() if op == "update"} == {"vhost", "limits"}
+    assert {name for name, op in touched.items() if op == "update"} == {"vhost", "vhost-limits"}
     newest.configure()
     gone = changes(newest)
     newest.must_up()

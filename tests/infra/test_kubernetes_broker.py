@@ -10,24 +10,10 @@ from typing import Any
 import pytest
 
 from osrdyne_infra.broker import statefulset
-from osrdyne_infra.broker.operator import OperatorBroker
-from osrdyne_infra.broker.statefulset import StatefulSetBroker
-from osrdyne_infra.cluster import access as cluster
-from osrdyne_infra.cluster.namespace import Namespace
-from osrdyne_infra.configuration import BrokerStack
-from tests.infra import declaring
-from tests.infra.declaring import Declared, broker_settings
+from tests.infra.declaring import broker_settings
+from tests.infra.declaring import deployed as broker
 
 pytestmark = [pytest.mark.xdist_group("declared")]
-
-
-def broker(given: BrokerStack) -> Declared:
-    def declare() -> None:
-        provider = cluster.provider(given.cluster, adopt=given.adopt)
-        place = Namespace(given.cluster.namespace, given.cluster.pod_security, 0, provider).place
-        (StatefulSetBroker if given.deployment.kind == "statefulset" else OperatorBroker)(given, place, provider)
-
-    return declaring.declared(declare)
 
 
 def volumes(container: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,6 @@ import pulumi
 import pytest
 
 from osrdyne_infra import preflight
-from osrdyne_infra.broker.credentials import credentials
-from osrdyne_infra.cluster import access as cluster
-from osrdyne_infra.cluster.namespace import Namespace
 from osrdyne_infra.guard import Claim, Guard, StopGuard
 from osrdyne_infra.limits import Limits
 from osrdyne_infra.mend import Mend
@@ -79,8 +76,8 @@ def test_no_resource_that_asks_the_broker_shows_a_secret() -> None:
         Claim("claim", given, [], nothing)
         Guard("guard", given, "core", nothing)
         StopGuard("last", given, "core", nothing)
-        Limits(given, topologies, nothing)
-        Mend(given, topologies[0], (), nothing)
+        Limits("limits", given, topologies, nothing)
+        Mend("core", given, topologies[0], (), nothing)
 
     found = declaring.declared(declare)
 
@@ -89,13 +86,7 @@ def test_no_resource_that_asks_the_broker_shows_a_secret() -> None:
 
 
 def test_no_part_of_a_stack_of_a_broker_shows_a_secret() -> None:
-    given = declaring.broker_settings()
-
-    def declare() -> None:
-        place = Namespace("rail", "restricted", 0, cluster.provider(given.cluster)).place
-        credentials(given, place, pulumi.ComponentResource("x:x:x", "parent"))
-
-    found = declaring.declared(declare)
+    found = declaring.deployed(declaring.broker_settings())
 
     assert found.texts("broker-admin")["password"] == "hidden-word"
     assert shown(found) == []

@@ -37,58 +37,57 @@ _DATA = "/var/lib/rabbitmq"
 _LABELS = {"app.kubernetes.io/name": "rabbitmq", "app.kubernetes.io/instance": NAME}
 
 
-class StatefulSetBroker(pulumi.ComponentResource):
-    """One node with a disk, and the Service by which it is reached: `broker` in the stack's namespace."""
-
-    def __init__(self, stack: BrokerStack, place: Place, provider: kubernetes.Provider) -> None:
-        super().__init__("osrdyne:kubernetes:StatefulSetBroker", NAME, None, pulumi.ResourceOptions(provider=provider))
-        admin = broker_credentials.credentials(stack, place, self)
-        config = kubernetes.core.v1.ConfigMap(
-            NAME,
-            metadata=place.metadata(NAME, _LABELS),
-            data={
-                "enabled_plugins": f"[{','.join(PLUGINS)}].\n",
-                "broker.conf": CONFIGURATION,
-                "advanced.config": ADVANCED,
-            },
-            opts=part(self),
-        )
-        self._service(NAME, place)
-        # A node's name has to mean something before it is ready.
-        nodes = self._service("broker-nodes", place, of_nodes=True)
-        kubernetes.apps.v1.StatefulSet(
-            NAME,
-            metadata=place.metadata(NAME, _LABELS),
-            spec=apps.StatefulSetSpecArgs(
-                service_name="broker-nodes",
-                replicas=1,
-                selector=meta.LabelSelectorArgs(match_labels=_LABELS),
-                template=core.PodTemplateSpecArgs(
-                    metadata=meta.ObjectMetaArgs(
-                        labels={**LABELS, **_LABELS}, annotations={replicated.CONFIGURATION: _DIGEST}
-                    ),
-                    spec=_pod(stack.deployment),
+def declare(stack: BrokerStack, place: Place, parent: pulumi.ComponentResource) -> None:
+    """Declare a node with a disk, and the Service by which it is reached: `broker` in the stack's namespace."""
+    admin = broker_credentials.credentials(stack, place, parent)
+    config = kubernetes.core.v1.ConfigMap(
+        place.own(NAME),
+        metadata=place.metadata(NAME, _LABELS),
+        data={
+            "enabled_plugins": f"[{','.join(PLUGINS)}].\n",
+            "broker.conf": CONFIGURATION,
+            "advanced.config": ADVANCED,
+        },
+        opts=part(parent),
+    )
+    _service(NAME, place, parent)
+    # A node's name has to mean something before it is ready.
+    nodes = _service("broker-nodes", place, parent, of_nodes=True)
+    kubernetes.apps.v1.StatefulSet(
+        place.own(NAME),
+        metadata=place.metadata(NAME, _LABELS),
+        spec=apps.StatefulSetSpecArgs(
+            service_name="broker-nodes",
+            replicas=1,
+            selector=meta.LabelSelectorArgs(match_labels=_LABELS),
+            template=core.PodTemplateSpecArgs(
+                metadata=meta.ObjectMetaArgs(
+                    labels={**LABELS, **_LABELS}, annotations={replicated.CONFIGURATION: _DIGEST}
                 ),
-                volume_claim_templates=[_claim(stack.deployment)],
+                spec=_pod(stack.deployment),
             ),
-            opts=part(self, [admin, config, nodes]),
-        )
-        self.register_outputs({})
+            volume_claim_templates=[_claim(stack.deployment)],
+        ),
+        opts=part(parent, [admin, config, nodes]),
+    )
 
-    def _service(self, name: str, place: Place, *, of_nodes: bool = False) -> kubernetes.core.v1.Service:
-        ports = [core.ServicePortArgs(name=port, port=number, target_port=port) for port, number in PORTS.items()]
-        return kubernetes.core.v1.Service(
-            name,
-            # Its endpoint comes with the pod that is made after it.
-            metadata=place.metadata(name, _LABELS, {"pulumi.com/skipAwait": "true"}),
-            spec=core.ServiceSpecArgs(
-                selector=_LABELS,
-                ports=ports,
-                cluster_ip="None" if of_nodes else None,
-                publish_not_ready_addresses=of_nodes,
-            ),
-            opts=part(self),
-        )
+
+def _service(
+    name: str, place: Place, parent: pulumi.ComponentResource, *, of_nodes: bool = False
+) -> kubernetes.core.v1.Service:
+    ports = [core.ServicePortArgs(name=port, port=number, target_port=port) for port, number in PORTS.items()]
+    return kubernetes.core.v1.Service(
+        place.own(name),
+        # Its endpoint comes with the pod that is made after it.
+        metadata=place.metadata(name, _LABELS, {"pulumi.com/skipAwait": "true"}),
+        spec=core.ServiceSpecArgs(
+            selector=_LABELS,
+            ports=ports,
+            cluster_ip="None" if of_nodes else None,
+            publish_not_ready_addresses=of_nodes,
+        ),
+        opts=part(parent),
+    )
 
 
 def _pod(deployment: BrokerDeployment) -> core.PodSpecArgs:

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
-
-from osrdyne_infra.cluster.settings import Cluster
 
 #: Seconds after which a rollout that does not go on has failed, and `up` says so.
 PROGRESS = 300
@@ -23,31 +20,18 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     return tuple(".".join(parts[:number]) for number in range(1, len(parts) + 1))
 
 
-def provider(cluster: Cluster, *, adopt: bool = False) -> kubernetes.Provider:
-    """Return the cluster's provider; without a kubeconfig in the configuration it takes this machine's.
-
-    To `adopt` is to take over objects that are there, such as those of an `up` that was killed.
-    """
-    return kubernetes.Provider(
-        "cluster",
-        context=cluster.context or None,
-        kubeconfig=pulumi.Output.secret(cluster.kubeconfig) if cluster.kubeconfig else None,
-        # Without it another address or authority of the same cluster replaces all objects, and ends all workers.
-        cluster_identifier=cluster.identifier or pulumi.get_stack(),
-        # What differs is made as declared, also what `kubectl scale` or the like has changed.
-        enable_patch_force=True,
-        upsert_existing_objects=adopt or None,
-        # Otherwise each change deletes the object, and makes it again.
-        enable_config_map_mutable=True,
-        enable_secret_mutable=True,
-    )
-
-
 @dataclass(frozen=True)
 class Place:
-    """A namespace of the stack, once it is there."""
+    """A namespace of the stack, once it is there, for the component of this name."""
 
     namespace: pulumi.Output[str]
+    component: str
+    #: With which the names of all its objects begin.
+    beginning: str
+
+    def own(self, name: str) -> str:
+        """Return how an object is called in the program, where two components may have one of the same name."""
+        return self.component + name.removeprefix(self.beginning)
 
     def metadata(
         self, name: str, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None

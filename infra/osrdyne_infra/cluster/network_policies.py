@@ -23,6 +23,7 @@ from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.cluster.settings import NetworkAccess
 from osrdyne_infra.configuration import BrokerAddress
 from osrdyne_infra.jobs import redo_deployment
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool import daemon_deployment
 from osrdyne_infra.pool.config import STATUS_PORT
 from osrdyne_infra.relay.settings import NODES, PORT, REDIS, REDIS_PORT
@@ -48,9 +49,9 @@ class NetworkPolicies(pulumi.ComponentResource):
         database_port: int | None,
         relay: str | None,
         place: Place,
-        provider: kubernetes.Provider,
+        parent: pulumi.ComponentResource,
     ) -> None:
-        super().__init__("osrdyne:kubernetes:NetworkPolicies", pool, None, pulumi.ResourceOptions(provider=provider))
+        super().__init__("osrdyne:kubernetes:NetworkPolicies", place.own(pool), None, inside(parent))
         amqp, management = _port(broker.amqp), _port(broker.inside_management or broker.management)
         names = _names()
         of_daemon = daemon_deployment.labels(pool)
@@ -90,21 +91,21 @@ class RelayPolicies(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, daemons: Mapping[str, str], bucket: str | None, place: Place, provider: kubernetes.Provider
+        self, daemons: Mapping[str, str], bucket: str | None, place: Place, parent: pulumi.ComponentResource
     ) -> None:
-        super().__init__("osrdyne:kubernetes:RelayPolicies", "relay", None, pulumi.ResourceOptions(provider=provider))
+        super().__init__("osrdyne:kubernetes:RelayPolicies", place.own("relay"), None, inside(parent))
         nodes, redis = meta.LabelSelectorArgs(match_labels=NODES), meta.LabelSelectorArgs(match_labels=REDIS)
-        inside = [networking.NetworkPolicyPeerArgs(pod_selector=nodes)]
+        allowed = [networking.NetworkPolicyPeerArgs(pod_selector=nodes)]
         for pool, namespace in daemons.items():
             [peer] = _peers(namespace)
             peer.pod_selector = meta.LabelSelectorArgs(match_labels=daemon_deployment.labels(pool))
-            inside.append(peer)
+            allowed.append(peer)
         _policy(
             self,
             "relay-redis",
             place,
             redis,
-            ingress=[networking.NetworkPolicyIngressRuleArgs(from_=inside, ports=_ports(REDIS_PORT))],
+            ingress=[networking.NetworkPolicyIngressRuleArgs(from_=allowed, ports=_ports(REDIS_PORT))],
         )
         _policy(
             self,
@@ -126,7 +127,7 @@ def _policy(
 ) -> None:
     """Let the pods that are selected have the connections of the rules, `ingress` and `egress`, and no others."""
     kubernetes.networking.v1.NetworkPolicy(
-        name,
+        place.own(name),
         metadata=place.metadata(name),
         spec=networking.NetworkPolicySpecArgs(pod_selector=selector, policy_types=["Ingress", "Egress"], **rules),
         opts=part(parent),

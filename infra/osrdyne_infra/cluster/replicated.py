@@ -48,7 +48,7 @@ def deployment(
     selector = meta.LabelSelectorArgs(match_labels=labels)
     if replicas > 1:
         kubernetes.policy.v1.PodDisruptionBudget(
-            name,
+            place.own(name),
             metadata=place.metadata(name, labels),
             spec=policy.PodDisruptionBudgetSpecArgs(
                 min_available=1,
@@ -59,7 +59,7 @@ def deployment(
             opts=part(parent),
         )
     return kubernetes.apps.v1.Deployment(
-        name,
+        place.own(name),
         metadata=place.metadata(name, labels),
         spec=apps.DeploymentSpecArgs(
             replicas=replicas,

@@ -19,6 +19,7 @@ from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.cluster.settings import DaemonPods
 from osrdyne_infra.jobs.settings import ADDRESS_FILE, AUTHORITY_FILE, FOLDER, OWNER_FILE, JobsPlace, RedoPods
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, certificate, secret
 from osrdyne_infra.pool.worker_templates import jobs_secret
 from osrdyne_pool.settings import PoolSettings
@@ -50,18 +51,16 @@ class RedoDeployment(pulumi.ComponentResource):
         authority: Mapping[str, str],
         place: Place,
         after: Sequence[pulumi.Resource],
-        provider: kubernetes.Provider,
+        parent: pulumi.ComponentResource,
     ) -> None:
-        super().__init__(
-            "osrdyne:kubernetes:RedoDeployment", pool.name, None, pulumi.ResourceOptions(provider=provider)
-        )
+        super().__init__("osrdyne:kubernetes:RedoDeployment", place.own(pool.name), None, inside(parent))
         name, settings = f"{pool.name}-redo", to_toml({"pool": asdict(pool)})
         trusted = (
             {AUTHORITY_FILE: pulumi.Output.from_input(certificate(jobs.cacertfile, "jobs"))} if jobs.cacertfile else {}
         )
         made: list[pulumi.Resource] = [
             kubernetes.core.v1.ConfigMap(
-                name, metadata=place.metadata(name), data={"settings.toml": settings}, opts=part(self)
+                place.own(name), metadata=place.metadata(name), data={"settings.toml": settings}, opts=part(self)
             ),
             secret(name, {"client.uri": client}, place, part(self)),
             # Workers have it, too.

@@ -12,6 +12,7 @@ from pulumi_kubernetes.core.v1 import ServicePortArgs, ServiceSpecArgs
 from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.cluster.settings import PoolCluster
 from osrdyne_infra.monitoring import alerts, dashboard
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.config import STATUS_PORT, daemon_service
 from osrdyne_infra.pool.daemon_deployment import STATUS, labels
 
@@ -24,12 +25,12 @@ DASHBOARD = {"grafana_dashboard": "1"}
 class Monitoring(pulumi.ComponentResource):
     """How the daemons of one pool are watched."""
 
-    def __init__(self, pool: str, cluster: PoolCluster, place: Place, provider: kubernetes.Provider) -> None:
-        super().__init__("osrdyne:kubernetes:Monitoring", pool, None, pulumi.ResourceOptions(provider=provider))
+    def __init__(self, pool: str, cluster: PoolCluster, place: Place, parent: pulumi.ComponentResource) -> None:
+        super().__init__("osrdyne:kubernetes:Monitoring", place.own(pool), None, inside(parent))
         self._place, self._found_by = place, cluster.monitoring_labels
         name, namespace = daemon_service(pool), cluster.pool_namespace(pool)
         kubernetes.core.v1.Service(
-            name,
+            self._place.own(name),
             # No program sends requests here: `up` need not wait for an answer.
             metadata=place.metadata(name, labels(pool), {"pulumi.com/skipAwait": "true"}),
             spec=ServiceSpecArgs(
@@ -44,7 +45,7 @@ class Monitoring(pulumi.ComponentResource):
             self._custom("ServiceMonitor", name, _service_monitor(pool))
             self._custom("PrometheusRule", name, {"groups": [{"name": name, "rules": alerts.rules(pool, namespace)}]})
             kubernetes.core.v1.ConfigMap(
-                f"{pool}-dashboard",
+                self._place.own(f"{pool}-dashboard"),
                 metadata=place.metadata(f"{pool}-dashboard", DASHBOARD),
                 data={f"osrdyne-{pool}.json": dashboard.text(pool, namespace)},
                 opts=part(self),
@@ -53,7 +54,7 @@ class Monitoring(pulumi.ComponentResource):
 
     def _custom(self, kind: str, name: str, spec: Mapping[str, Any]) -> None:
         kubernetes.apiextensions.CustomResource(
-            f"{name}-{kind.lower()}",
+            self._place.own(f"{name}-{kind.lower()}"),
             api_version=OPERATOR,
             kind=kind,
             metadata=self._place.metadata(name, self._found_by),

@@ -19,6 +19,7 @@ import pulumi_kubernetes as kubernetes
 from osrdyne_infra.cluster.access import Place, part, service_names
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.users import AUTHORITY
 from osrdyne_infra.pool.worker_templates import SECRET_KEY, templates, worker_secret
 from osrdyne_pool.settings import PoolSettings
@@ -54,9 +55,9 @@ class PoolConfig(pulumi.ComponentResource):
         addresses: Mapping[str, pulumi.Output[str]],
         redis: pulumi.Output[str] | None,
         place: Place,
-        provider: kubernetes.Provider,
+        parent: pulumi.ComponentResource,
     ) -> None:
-        super().__init__("osrdyne:kubernetes:PoolConfig", pool.name, None, pulumi.ResourceOptions(provider=provider))
+        super().__init__("osrdyne:kubernetes:PoolConfig", place.own(pool.name), None, inside(parent))
         self._place = place
         maps = {f"{pool.name}-settings": {"settings.toml": daemon_settings(settings, pool)}}
         #: What is mounted, by the path where it is: names of ConfigMaps.
@@ -89,7 +90,9 @@ class PoolConfig(pulumi.ComponentResource):
         self.register_outputs({"digest": self.digest})
 
     def _map(self, name: str, data: Mapping[str, str]) -> pulumi.Resource:
-        return kubernetes.core.v1.ConfigMap(name, metadata=self._place.metadata(name), data=data, opts=part(self))
+        return kubernetes.core.v1.ConfigMap(
+            self._place.own(name), metadata=self._place.metadata(name), data=data, opts=part(self)
+        )
 
     def _secret(self, name: str, data: Mapping[str, pulumi.Output[str]]) -> pulumi.Resource:
         return secret(name, data, self._place, part(self))
@@ -100,7 +103,9 @@ def secret(
 ) -> kubernetes.core.v1.Secret:
     """Return a Secret of texts. As `data`, which is what a cluster shows of it, and so is hidden in the state, too."""
     hidden = {key: text.apply(lambda clear: base64.b64encode(clear.encode()).decode()) for key, text in data.items()}
-    return kubernetes.core.v1.Secret(name, metadata=place.metadata(name), type="Opaque", data=hidden, opts=opts)
+    return kubernetes.core.v1.Secret(
+        place.own(name), metadata=place.metadata(name), type="Opaque", data=hidden, opts=opts
+    )
 
 
 def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place
 from osrdyne_infra.cluster.settings import DaemonPods
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, STATUS_PORT, PoolConfig
 
 #: Name of the container's port.
@@ -38,9 +38,9 @@ class DaemonDeployment(pulumi.ComponentResource):
         account: str | None,
         place: Place,
         after: Sequence[pulumi.Resource],
-        provider: kubernetes.Provider,
+        parent: pulumi.ComponentResource,
     ) -> None:
-        super().__init__("osrdyne:kubernetes:DaemonDeployment", pool, None, pulumi.ResourceOptions(provider=provider))
+        super().__init__("osrdyne:kubernetes:DaemonDeployment", place.own(pool), None, inside(parent))
         names = {path: path.strip("/").rpartition("/")[2] for path in (*config.maps, CREDENTIALS)}
         volumes = [replicated.config_map(names[path], name) for path, name in config.maps.items()]
         volumes.append(replicated.secret(names[CREDENTIALS], config.secret))

@@ -7,6 +7,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.rbac.v1 import PolicyRuleArgs, RoleRefArgs, SubjectArgs
 
 from osrdyne_infra.cluster.access import Place, part
+from osrdyne_infra.ordering import inside
 
 #: What is done to Deployments and to autoscalers.
 VERBS = ["list", "watch", "create", "patch", "delete"]
@@ -29,19 +30,21 @@ def rules(autoscaling: str) -> list[PolicyRuleArgs]:
 class DriverAccess(pulumi.ComponentResource):
     """The daemon's ServiceAccount, its Role, and that it has it. `granted` is there once it may work."""
 
-    def __init__(self, pool: str, autoscaling: str, place: Place, provider: kubernetes.Provider) -> None:
-        super().__init__("osrdyne:kubernetes:DriverAccess", pool, None, pulumi.ResourceOptions(provider=provider))
+    def __init__(self, pool: str, autoscaling: str, place: Place, parent: pulumi.ComponentResource) -> None:
+        super().__init__("osrdyne:kubernetes:DriverAccess", place.own(pool), None, inside(parent))
         name = f"{pool}-daemon"
         account = kubernetes.core.v1.ServiceAccount(
-            name,
+            place.own(name),
             metadata=place.metadata(name),
             # Only a pod that says so gets a token.
             automount_service_account_token=False,
             opts=part(self),
         )
-        role = kubernetes.rbac.v1.Role(name, metadata=place.metadata(name), rules=rules(autoscaling), opts=part(self))
+        role = kubernetes.rbac.v1.Role(
+            place.own(name), metadata=place.metadata(name), rules=rules(autoscaling), opts=part(self)
+        )
         self.granted = kubernetes.rbac.v1.RoleBinding(
-            name,
+            place.own(name),
             metadata=place.metadata(name),
             role_ref=RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=name),
             subjects=[SubjectArgs(kind="ServiceAccount", name=name, namespace=place.namespace)],

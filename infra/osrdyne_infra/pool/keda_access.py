@@ -6,6 +6,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from osrdyne_infra.cluster.access import Place, part
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.config import secret
 from osrdyne_infra.pool.worker_templates import broker_access
 
@@ -18,16 +19,16 @@ class KedaAccess(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, pool: str, address: pulumi.Output[str], authority: str, place: Place, provider: kubernetes.Provider
+        self, pool: str, address: pulumi.Output[str], authority: str, place: Place, parent: pulumi.ComponentResource
     ) -> None:
-        super().__init__("osrdyne:kubernetes:KedaAccess", pool, None, pulumi.ResourceOptions(provider=provider))
+        super().__init__("osrdyne:kubernetes:KedaAccess", place.own(pool), None, inside(parent))
         name = f"{pool}-scaler"
         data = {"host": address}
         if authority:
             data |= {"tls": pulumi.Output.from_input("enable"), "ca": pulumi.Output.from_input(authority)}
         holding = secret(name, data, place, part(self))
         self.made = kubernetes.apiextensions.CustomResource(
-            broker_access(pool),
+            place.own(broker_access(pool)),
             api_version="keda.sh/v1alpha1",
             kind="TriggerAuthentication",
             metadata=place.metadata(broker_access(pool)),

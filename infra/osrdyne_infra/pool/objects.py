@@ -7,24 +7,29 @@ there is a way for orphans.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pulumi
 import pulumi_rabbitmq as rabbitmq
 
-from osrdyne_infra.broker.vhost import Vhost
 from osrdyne_infra.ordering import child
 from osrdyne_pool.topology import Binding, Exchange, Policy, Queue, Topology
 
+if TYPE_CHECKING:
+    from osrdyne_infra.components.broker import Broker
 
-class PoolObjects(pulumi.ComponentResource):
-    """Everything of one pool in the vhost that stays the same while it runs.
 
-    `replaced` are names of queues and exchanges that have to be deleted before they can be made as declared.
+class PoolObjects:
+    """Everything of one pool in the vhost that stays the same while it runs, as parts of its component.
+
+    `own` says how each is called in the program.
     """
 
-    def __init__(self, declared: Topology, vhost: Vhost, replaced: set[str], provider: rabbitmq.Provider) -> None:
-        super().__init__("osrdyne:broker:PoolObjects", declared.pool, None, pulumi.ResourceOptions(provider=provider))
-        self._vhost, self._replaced = vhost, replaced
+    def __init__(
+        self, declared: Topology, broker: Broker, parent: pulumi.ComponentResource, own: Callable[[str], str]
+    ) -> None:
+        self._vhost, self._replaced, self._parent, self._own = broker, broker.replaced(declared), parent, own
         self.policies = [self._policy(policy) for policy in declared.policies]
         requests = [exchange for exchange in declared.exchanges if exchange.type == "direct"]
         self.exchanges = {
@@ -36,16 +41,21 @@ class PoolObjects(pulumi.ComponentResource):
         self.bindings = [self._binding(binding) for binding in declared.bindings]
         for request_exchange in requests:
             self.exchanges[request_exchange.name] = self._exchange(request_exchange, self.bindings)
-        self.register_outputs({})
+        self.made: list[pulumi.Resource] = [
+            *self.policies,
+            *self.exchanges.values(),
+            *self.queues.values(),
+            *self.bindings,
+        ]
 
     def _after(self, name: str, first: list[pulumi.Resource]) -> pulumi.ResourceOptions:
-        return child(self, [self._vhost.admin, *first], replaced=name in self._replaced)
+        return child(self._parent, [self._vhost.admin, *first], replaced=name in self._replaced)
 
     def _policy(self, one: Policy) -> pulumi.Resource:
         return rabbitmq.Policy(
-            one.name,
+            self._own(one.name),
             name=one.name,
-            vhost=self._vhost.name,
+            vhost=self._vhost.vhost,
             policy=rabbitmq.PolicyPolicyArgs(
                 pattern=one.pattern,
                 apply_to=one.apply_to,
@@ -58,9 +68,9 @@ class PoolObjects(pulumi.ComponentResource):
 
     def _exchange(self, one: Exchange, first: list[pulumi.Resource]) -> rabbitmq.Exchange:
         return rabbitmq.Exchange(
-            one.name,
+            self._own(one.name),
             name=one.name,
-            vhost=self._vhost.name,
+            vhost=self._vhost.vhost,
             settings=rabbitmq.ExchangeSettingsArgs(
                 type=one.type, durable=True, arguments={name: str(value) for name, value in one.arguments.items()}
             ),
@@ -71,20 +81,20 @@ class PoolObjects(pulumi.ComponentResource):
         # As JSON, in which integers stay integers: a broker does not take "-1" for a limit.
         arguments = json.dumps({"x-queue-type": one.type, **one.arguments}, sort_keys=True)
         return rabbitmq.Queue(
-            one.name,
+            self._own(one.name),
             name=one.name,
-            vhost=self._vhost.name,
+            vhost=self._vhost.vhost,
             settings=rabbitmq.QueueSettingsArgs(durable=True, arguments_json=arguments),
             opts=self._after(one.name, self.policies),
         )
 
     def _binding(self, one: Binding) -> pulumi.Resource:
         return rabbitmq.Binding(
-            f"{one.exchange}-to-{one.queue}",
+            f"{self._own(one.exchange)}-to-{one.queue}",
             source=self.exchanges[one.exchange].name,
             destination=self.queues[one.queue].name,
             destination_type=one.to,
             routing_key=one.routing_key,
-            vhost=self._vhost.name,
-            opts=child(self),
+            vhost=self._vhost.vhost,
+            opts=child(self._parent),
         )

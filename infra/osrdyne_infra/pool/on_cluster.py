@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from osrdyne_infra.cluster.namespace import Namespace
 from osrdyne_infra.cluster.network_policies import NetworkPolicies
-from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.components.relay import Relay
+from osrdyne_infra.configuration import EXAMPLES, StackSettings
+from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs.redo_deployment import RedoDeployment
 from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.monitoring.objects import Monitoring
@@ -15,9 +18,7 @@ from osrdyne_infra.pool.config import PoolConfig, authority
 from osrdyne_infra.pool.daemon_deployment import DaemonDeployment
 from osrdyne_infra.pool.driver_access import DriverAccess
 from osrdyne_infra.pool.keda_access import KedaAccess
-from osrdyne_infra.pool.objects import PoolObjects
 from osrdyne_infra.pool.users import PoolUsers
-from osrdyne_infra.relay.on_cluster import RelayOnCluster
 from osrdyne_infra.relay.settings import NAMESPACE
 from osrdyne_pool.settings import PoolSettings
 
@@ -37,24 +38,34 @@ class PoolOnCluster:
         settings: StackSettings,
         pool: PoolSettings,
         users: PoolUsers,
-        objects: PoolObjects,
+        objects: Sequence[pulumi.Resource],
         jobs: JobsDatabase | None,
-        relay: RelayOnCluster | None,
-        provider: kubernetes.Provider,
+        relay: Relay | None,
+        parent: pulumi.ComponentResource,
+        first: Sequence[pulumi.Resource],
     ) -> None:
         cluster, worker = settings.cluster, settings.workers.get(pool.name)
-        assert cluster is not None
         used = relay if settings.polls(pool.name) else None
+        if cluster is None or (worker is None and used is None) or (pool.jobs is not None and jobs is None):
+            problem = (
+                f"do not fit what pool {pool.name} is given: a cluster, and by its settings a relay and a database"
+            )
+            raise ConfigurationError("osrdyne:workers", problem, EXAMPLES["workers"])
         namespace = Namespace(
-            cluster.pool_namespace(pool.name), cluster.pod_security, pool.consumer_timeout + MARGIN, provider
+            cluster.pool_namespace(pool.name),
+            cluster.pod_security,
+            pool.consumer_timeout + MARGIN,
+            parent,
+            pool.name,
+            first,
         )
         place = namespace.place
-        config = PoolConfig(settings, pool, users.addresses, used.address if used else None, place, provider)
-        needed: list[pulumi.Resource] = [objects, users]
+        config = PoolConfig(settings, pool, users.addresses, used.address if used else None, place, parent)
+        needed: list[pulumi.Resource] = [*objects, users]
         self.parts: list[pulumi.Resource] = [namespace, config]
         account = None
         if worker is not None:
-            access = DriverAccess(pool.name, worker.autoscaling, place, provider)
+            access = DriverAccess(pool.name, worker.autoscaling, place, parent)
             account = access.account
             self.parts.append(access)
             needed.append(access.granted)
@@ -63,15 +74,15 @@ class PoolOnCluster:
         if cluster.network_policy is not None:
             port = settings.jobs.inside_port if settings.jobs and jobs else None
             where = cluster.pool_namespace(NAMESPACE) if used else None
-            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, where, place, provider)
+            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, where, place, parent)
             self.parts.append(policies)
             needed.append(policies)
         if worker is not None and worker.autoscaling == "keda":
             known = authority(settings) if settings.broker.cacertfile else ""
-            self.parts.append(KedaAccess(pool.name, users.figures, known, place, provider))
+            self.parts.append(KedaAccess(pool.name, users.figures, known, place, parent))
         self.parts += [
-            DaemonDeployment(pool.name, cluster.daemon, config, account, place, needed, provider),
-            Monitoring(pool.name, cluster, place, provider),
+            DaemonDeployment(pool.name, cluster.daemon, config, account, place, needed, parent),
+            Monitoring(pool.name, cluster, place, parent),
         ]
         if settings.jobs and jobs:
             self.parts.append(
@@ -84,6 +95,6 @@ class PoolOnCluster:
                     config.authority,
                     place,
                     [jobs.made, *config.made, *needed],
-                    provider,
+                    parent,
                 )
             )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
 
 import pulumi
 import pulumi_rabbitmq as rabbitmq
 
-from osrdyne_infra.broker.vhost import Vhost
-from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.ordering import child
+from osrdyne_infra.ordering import child, inside
 from osrdyne_infra.password import Password
 from osrdyne_pool.topology import Permission, Topology, User
+
+if TYPE_CHECKING:
+    from osrdyne_infra.components.broker import Broker
 
 Kind = Literal["amqp", "management"]
 
@@ -27,33 +29,36 @@ class PoolUsers(pulumi.ComponentResource):
     secret too.
     """
 
-    def __init__(self, settings: StackSettings, declared: Topology, vhost: Vhost, provider: rabbitmq.Provider) -> None:
-        super().__init__("osrdyne:broker:PoolUsers", declared.pool, None, pulumi.ResourceOptions(provider=provider))
-        turns = settings.rotate.get(declared.pool, {})
+    def __init__(
+        self, declared: Topology, broker: Broker, parent: pulumi.ComponentResource, own: Callable[[str], str]
+    ) -> None:
+        super().__init__("osrdyne:broker:PoolUsers", own(declared.pool), None, inside(parent))
+        turns: Mapping[str, str] = broker.settings.rotate.get(declared.pool, {})
         permissions = {permission.user: permission for permission in declared.permissions}
-        self._settings = settings
+        self._settings, self._own = broker.settings, own
         self.addresses: dict[str, pulumi.Output[str]] = {}
         for declared_user in declared.users:
-            password = Password(declared_user.name, turns.get(declared_user.role, "1"), child(self, [vhost.claim]))
+            turn = turns.get(declared_user.role, "1")
+            password = Password(own(declared_user.name), turn, child(self, [broker.claim]))
             user = self._user(declared_user, password)
-            self._permissions(permissions[declared_user.name], user, vhost)
+            self._permissions(permissions[declared_user.name], user, broker)
             self._addresses(declared_user, password)
         self.register_outputs({})
 
     def _user(self, one: User, password: Password) -> rabbitmq.User:
         return rabbitmq.User(
-            one.name,
+            self._own(one.name),
             name=one.name,
             password=password.password,
             tags=list(one.tags),
             opts=child(self),
         )
 
-    def _permissions(self, one: Permission, user: rabbitmq.User, vhost: Vhost) -> None:
+    def _permissions(self, one: Permission, user: rabbitmq.User, broker: Broker) -> None:
         rabbitmq.Permissions(
-            one.user,
+            self._own(one.user),
             user=user.name,
-            vhost=vhost.name,
+            vhost=broker.vhost,
             permissions=rabbitmq.PermissionsPermissionsArgs(configure=one.configure, write=one.write, read=one.read),
             opts=child(self),
         )

@@ -32,74 +32,67 @@ NAME = "relay"
 _SAME_NODE = 3 * 3600
 
 
-class RelayNodes(pulumi.ComponentResource):
-    """Deployment, Service, settings and Secrets. `address` is that of Redis."""
-
-    def __init__(
-        self,
-        relay: RelayPlace,
-        daemon: DaemonPods,
-        address: pulumi.Output[str],
-        place: Place,
-        after: Sequence[pulumi.Resource],
-        provider: kubernetes.Provider,
-    ) -> None:
-        super().__init__("osrdyne:kubernetes:RelayNodes", NAME, None, pulumi.ResourceOptions(provider=provider))
-        settings = to_toml({"relay": relay.node_settings()})
-        # A node reads clients and certificate again when they change; for all else it is replaced.
-        access = to_toml({"clients": relay.clients})
-        made: list[pulumi.Resource] = [
-            kubernetes.core.v1.ConfigMap(
-                NAME,
-                metadata=place.metadata(NAME, NODES),
-                data={"relay.toml": settings, "access.toml": access},
-                opts=part(self),
+def declare(
+    relay: RelayPlace,
+    daemon: DaemonPods,
+    address: pulumi.Output[str],
+    place: Place,
+    after: Sequence[pulumi.Resource],
+    parent: pulumi.ComponentResource,
+) -> None:
+    """Declare Deployment, Service, settings and Secrets. `address` is that of Redis."""
+    settings = to_toml({"relay": relay.node_settings()})
+    # A node reads clients and certificate again when they change; for all else it is replaced.
+    access = to_toml({"clients": relay.clients})
+    made: list[pulumi.Resource] = [
+        kubernetes.core.v1.ConfigMap(
+            place.own(NAME),
+            metadata=place.metadata(NAME, NODES),
+            data={"relay.toml": settings, "access.toml": access},
+            opts=part(parent),
+        ),
+        secret(NAME, {ADDRESS_FILE: address}, place, part(parent)),
+    ]
+    volumes = [replicated.config_map("settings", NAME), replicated.secret("credentials", NAME)]
+    places = {SETTINGS: "settings", CREDENTIALS: "credentials"}
+    if relay.certificate:
+        made.append(secret(f"{NAME}-certificate", _certificate(relay), place, part(parent)))
+        volumes.append(replicated.secret("certificate", f"{NAME}-certificate"))
+        places[CERTIFICATE] = "certificate"
+    if relay.bucket:
+        made.append(secret(f"{NAME}-streams", _streams(relay), place, part(parent)))
+        volumes.append(replicated.secret("streams", f"{NAME}-streams"))
+        places[STREAMS] = "streams"
+    pods = relay.nodes
+    digest = hashlib.sha256(json.dumps([settings, relay.rotate]).encode()).hexdigest()[:32]
+    running = replicated.deployment(
+        parent,
+        NAME,
+        NODES,
+        pods.replicas,
+        digest,
+        replicated.pod(NODES, [_container(relay, pods.image or daemon.image, places)], volumes, grace=_grace(relay)),
+        place,
+        [*made, *after],
+    )
+    outside = pods.service != "ClusterIP"
+    kubernetes.core.v1.Service(
+        place.own(NAME),
+        metadata=place.metadata(NAME, NODES, pods.annotations),
+        spec=core.ServiceSpecArgs(
+            type=pods.service,
+            selector=NODES,
+            ports=[core.ServicePortArgs(name="node", port=PORT, target_port="node")],
+            # A worker answers at the node that gave it the request.
+            session_affinity="ClientIP",
+            session_affinity_config=core.SessionAffinityConfigArgs(
+                client_ip=core.ClientIPConfigArgs(timeout_seconds=_SAME_NODE)
             ),
-            secret(NAME, {ADDRESS_FILE: address}, place, part(self)),
-        ]
-        volumes = [replicated.config_map("settings", NAME), replicated.secret("credentials", NAME)]
-        places = {SETTINGS: "settings", CREDENTIALS: "credentials"}
-        if relay.certificate:
-            made.append(secret(f"{NAME}-certificate", _certificate(relay), place, part(self)))
-            volumes.append(replicated.secret("certificate", f"{NAME}-certificate"))
-            places[CERTIFICATE] = "certificate"
-        if relay.bucket:
-            made.append(secret(f"{NAME}-streams", _streams(relay), place, part(self)))
-            volumes.append(replicated.secret("streams", f"{NAME}-streams"))
-            places[STREAMS] = "streams"
-        pods = relay.nodes
-        digest = hashlib.sha256(json.dumps([settings, relay.rotate]).encode()).hexdigest()[:32]
-        self.made = replicated.deployment(
-            self,
-            NAME,
-            NODES,
-            pods.replicas,
-            digest,
-            replicated.pod(
-                NODES, [_container(relay, pods.image or daemon.image, places)], volumes, grace=_grace(relay)
-            ),
-            place,
-            [*made, *after],
-        )
-        outside = pods.service != "ClusterIP"
-        kubernetes.core.v1.Service(
-            NAME,
-            metadata=place.metadata(NAME, NODES, pods.annotations),
-            spec=core.ServiceSpecArgs(
-                type=pods.service,
-                selector=NODES,
-                ports=[core.ServicePortArgs(name="node", port=PORT, target_port="node")],
-                # A worker answers at the node that gave it the request.
-                session_affinity="ClientIP",
-                session_affinity_config=core.SessionAffinityConfigArgs(
-                    client_ip=core.ClientIPConfigArgs(timeout_seconds=_SAME_NODE)
-                ),
-                # Otherwise all that comes through one machine of the cluster would have that one's address.
-                external_traffic_policy="Local" if outside else None,
-            ),
-            opts=part(self, [self.made]),
-        )
-        self.register_outputs({})
+            # Otherwise all that comes through one machine of the cluster would have that one's address.
+            external_traffic_policy="Local" if outside else None,
+        ),
+        opts=part(parent, [running]),
+    )
 
 
 def _certificate(relay: RelayPlace) -> dict[str, pulumi.Output[str]]:

@@ -17,6 +17,7 @@ from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place, part
+from osrdyne_infra.ordering import inside
 from osrdyne_infra.password import Password
 from osrdyne_infra.pool.config import secret
 from osrdyne_infra.relay.settings import REDIS, REDIS_PORT, RelayPlace
@@ -36,9 +37,9 @@ class RelayRedis(pulumi.ComponentResource):
         namespace: str,
         place: Place,
         after: Sequence[pulumi.Resource],
-        provider: kubernetes.Provider,
+        parent: pulumi.ComponentResource,
     ) -> None:
-        super().__init__("osrdyne:kubernetes:RelayRedis", NAME, None, pulumi.ResourceOptions(provider=provider))
+        super().__init__("osrdyne:kubernetes:RelayRedis", place.own(NAME), None, inside(parent))
         password = Password(NAME, relay.rotate, pulumi.ResourceOptions(parent=self)).password
         host = f"{NAME}.{namespace}.svc:{REDIS_PORT}"
         address = password.apply(lambda word: f"redis://{relay.prefix}:{quote(word, safe='')}@{host}/0")
@@ -46,7 +47,7 @@ class RelayRedis(pulumi.ComponentResource):
         settings = f"{redis_server.settings()}port {REDIS_PORT}\ndir {replicated.SCRATCH}\naclfile {_USERS}/users.acl\n"
         made: list[pulumi.Resource] = [
             kubernetes.core.v1.ConfigMap(
-                NAME, metadata=place.metadata(NAME, REDIS), data={"redis.conf": settings}, opts=part(self)
+                place.own(NAME), metadata=place.metadata(NAME, REDIS), data={"redis.conf": settings}, opts=part(self)
             ),
             secret(
                 NAME,
@@ -62,7 +63,7 @@ class RelayRedis(pulumi.ComponentResource):
         alone = apps.DeploymentStrategyArgs(type="Recreate")
         self.made = replicated.deployment(self, NAME, REDIS, 1, digest, pod, place, [*made, *after], alone)
         kubernetes.core.v1.Service(
-            NAME,
+            place.own(NAME),
             metadata=place.metadata(NAME, REDIS),
             spec=core.ServiceSpecArgs(
                 selector=REDIS, ports=[core.ServicePortArgs(name="redis", port=REDIS_PORT, target_port="redis")]

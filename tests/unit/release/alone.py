@@ -57,7 +57,7 @@ FIRST = {
     "osrdyne-pipeline": First(
         ("osrdyne", "pipeline", "tables", "--pool", "core", "--lake", "none"), status=2, says="none"
     ),
-    "osrdyne-infra": First(("python", "-c", "import osrdyne_infra.pool.objects, osrdyne_infra.configuration")),
+    "osrdyne-infra": First(("python", "-c", "from osrdyne_infra import *; print(Pool, Relay, JobsDatabase)")),
 }
 
 

@@ -24,8 +24,9 @@ COUNTED = (*PRODUCT, "plugins", "roles")
 MOST_STATEMENTS = 33_500
 #: Its models have the names of what they show, which an OpenAPI description shows, too.
 SHOWS = "packages/jobs/osrdyne_jobs/http/models.py"
-#: What a handler gets, and what a caller of the relay sends: both are what users write, in programs of their own.
-OF_USERS = {"Request"}
+#: What a handler gets and what a caller of the relay sends; a node, and what a Pulumi program declares: all are what
+#: users write, in programs of their own.
+OF_USERS = {"Relay", "Request"}
 
 
 def modules(folder: str) -> list[Path]:
