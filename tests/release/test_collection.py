@@ -29,7 +29,7 @@ subprocess.check_call([sys.executable, "-m", "ensurepip"])
 words = [word for word in sys.argv[1:] if not word.startswith("--no-")]
 sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", *words]))
 """
-WORKER = Path(steps.ROOT, "examples/quickstart/worker.py")
+WORKER = Path(steps.ROOT, "daemon/osrdyne/commands/new_pool/worker.py")
 
 
 @pytest.fixture
