@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from pyspark.sql import DataFrame
 
 from osrdyne_pipeline.recommendation import evidence
-from osrdyne_pipeline.recommendation.calls import DAY, Calls, collect
+from osrdyne_pipeline.recommendation.calls import DAY, Calls, Tables, collect
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.recommendation.evidence import CANDIDATES, Judged, Split, date
 from osrdyne_pipeline.recommendation.fitting import DelaySearch, Fitted, FittingPlan
@@ -57,12 +56,13 @@ class AdviceRequest:
     seed: int = 7
 
 
-def recommend(requests: DataFrame, classes: DataFrame, ask: AdviceRequest, pool: str) -> Recommendation:
-    """Return the recommendation from REQUESTS and KEY_CLASSES. Raises ValueError for a goal that is none."""
+def recommend(tables: Tables, ask: AdviceRequest, pool: str) -> Recommendation:
+    """Return the recommendation from the tables `requests` and `key_classes`. Raises ValueError for another goal."""
     if ask.goal not in GOALS:
         raise ValueError(f"{ask.goal!r} is not a goal; give {' or '.join(GOALS)}")
-    by_key = {row["key"]: row["class"] for row in classes.select("key", "class").toLocalIterator()}
-    return advise(collect(requests), by_key, ask, pool)
+    classes = tables.table("select key, class from key_classes")
+    by_key = dict(zip(*(classes.column(name).to_pylist() for name in ("key", "class")), strict=True))
+    return advise(collect(tables), by_key, ask, pool)
 
 
 def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:
