@@ -74,7 +74,7 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     today = fixed(len(calls.keys), ask.unbind, ask.stop)
     plan = FittingPlan(most_overrides=ask.most_overrides, kept=ask.unbind + ask.stop)
     judged, better = _offered(evidence.judge(calls, parts, plan, today, ask.seed, ask.goal), ask.goal)
-    advice, offered = _classes(calls, classes, judged, parts), judged.evidence.offered
+    advice, offered = _classes(calls, classes, judged, parts, ask.goal), judged.evidence.offered
     if not better:
         return _answer(calls, ask, pool, _none_is_better(judged.evidence), judged=judged, classes=advice)
     if offered == evidence.SAME_TIME:
@@ -178,9 +178,9 @@ def _settings(
     )
 
 
-def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split) -> tuple[ClassAdvice, ...]:
+def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split, goal: str) -> tuple[ClassAdvice, ...]:
     """One delay a class: the one that is best at the price of a cold start that ours pays, found before the held-out
-    weeks and counted on them.
+    weeks and counted on them. A class that is not better so on them is left out.
     """
     names = np.array([classes.get(key, "rare") for key in calls.keys])
     begin, held, _ = parts.fold(0)
@@ -203,7 +203,16 @@ def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split
                 float(hours[best, mine].sum()),
             )
         )
-    return tuple(found)
+    return tuple(advice for advice in found if _helps(advice, goal))
+
+
+def _helps(advice: ClassAdvice, goal: str) -> bool:
+    """Whether a class has less of what was to get less, and not much more of the other."""
+    cold, cold_before = advice.cold_after, advice.cold_before
+    hours, hours_before = advice.hours_after, advice.hours_before
+    if goal == "cold":
+        return cold < cold_before and hours <= MORE_HOURS * hours_before
+    return hours < hours_before and cold <= MORE_COLD * cold_before
 
 
 def _answer(
