@@ -51,7 +51,6 @@ engines: setup ## Make what the engines of test-all consist of; the first time o
 	@$(BIN)/python -m testbed.prepare test-all
 
 pipeline-demo: setup ## The year's flights as events, tables, better delays and a report, in a few minutes
-	@$(BIN)/python tools/java.py > /dev/null
 	@$(BIN)/python -m examples.airports.pipeline_demo $(DEMO)
 
 picture: setup ## Record a run of the demo as docs/demo.svg, on a broker of its own, in a minute or two

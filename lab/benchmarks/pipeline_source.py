@@ -23,6 +23,7 @@ from osrdyne_pipeline import schemas
 from osrdyne_pipeline.commands import starting
 from osrdyne_pipeline.session import session
 from osrdyne_pipeline.source import datasource, stream
+from osrdyne_pipeline.spark.rows import of_arrow
 from osrdyne_protocol import events, headers
 from testbed.waiting import until
 
@@ -129,7 +130,7 @@ class RowSource(DataSource):
         return "rows_one_by_one"
 
     def schema(self) -> StructType:
-        return schemas.RAW
+        return of_arrow(schemas.RAW)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return RowReader(self.options["uri_file"], int(self.options["endingOffset"]))

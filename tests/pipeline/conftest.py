@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -21,6 +22,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def collected_at_the_end() -> Iterator[None]:
+    """Let what commands froze be collected: they think that their process is theirs, and DuckDB tells what is left."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -114,6 +114,7 @@ def test_an_error_is_also_the_one_json_document_where_that_is_asked_for(tmp_path
         (("tables",), "--pool"),
         (("tables", "--pool", "No Pool"), "pool"),
         (("tables", "--pool", "core", "--memory", "much"), "512m"),
+        (("tables", "--pool", "core", "--engine", "pandas"), "auto, duckdb, spark"),
         (("ingest", "--pool", "core", "--on-gap", "shrug"), "shrug"),
         (("nonsense",), "nonsense"),
         (("forget", "--pool", "core", "--before", "yesterday"), "'yesterday' is not a time"),
@@ -171,13 +172,16 @@ def test_no_java_or_one_too_old_is_reported_with_what_to_install(script: str | N
         (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "bin/java").chmod(0o755)
 
-    done = separately("ingest", tmp_path / "events.jsonl", "--lake", tmp_path, JAVA_HOME=str(tmp_path))
+    done = separately(
+        "ingest", tmp_path / "events.jsonl", "--engine", "spark", "--lake", tmp_path, JAVA_HOME=str(tmp_path)
+    )
 
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert said in done.stderr
     assert "default-jre-headless" in done.stderr
+    assert "--engine duckdb" in done.stderr
 
 
 def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path: Path) -> None:
@@ -188,7 +192,9 @@ def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path:
     write(tmp_path / "events.jsonl")
 
     done = separately(
-        "ingest", tmp_path / "events.jsonl", "--lake", tmp_path, JAVA_HOME=str(tmp_path), TMPDIR=str(tmp_path)
+        *("ingest", tmp_path / "events.jsonl", "--engine", "spark", "--lake", tmp_path),
+        JAVA_HOME=str(tmp_path),
+        TMPDIR=str(tmp_path),
     )
 
     assert done.returncode == 2
@@ -198,10 +204,13 @@ def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path:
     assert "no room" in log.read_text()
 
 
-def test_spark_s_errors_become_one_line_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spark_s_errors_become_one_line_without_a_traceback(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     @one_line_errors
     def command() -> None:
-        raise Py4JError("An error occurred\njava.lang.OutOfMemoryError: Java heap space\n\tat a.b.c")
+        with starting.spark("test", master=None, memory="1g"):
+            raise Py4JError("An error occurred\njava.lang.OutOfMemoryError: Java heap space\n\tat a.b.c")
 
     with pytest.raises(BaseException, match="2"):
         command()

@@ -17,7 +17,7 @@ from benchmarks.sides.pipeline_duckdb import QUERIES
 from osrdyne_pipeline.ingest import ingest_files
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY, session
-from osrdyne_pipeline.tables import STEPS
+from osrdyne_pipeline.spark.tables import STEPS
 
 POOL = "bench"
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from benchmarks.sides import pipeline_plain as plain
 from benchmarks.sides import pipeline_plain_gold as gold
@@ -60,7 +59,7 @@ def _is_good(one: Sequence[Any], latest: int) -> bool:
 
 def write(out: Path, name: str, rows: Sequence[Sequence[Any]]) -> None:
     """Write a table with the columns and types that ours has."""
-    schema = to_arrow_schema(schemas.TABLES[name])
+    schema = schemas.TABLES[name]
     with pq.ParquetWriter(out / f"{name.rpartition('/')[2]}.parquet", schema, compression="zstd") as file:
         for begin in range(0, len(rows), _ROWS):
             columns = zip(*rows[begin : begin + _ROWS], strict=True)

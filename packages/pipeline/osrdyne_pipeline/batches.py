@@ -15,25 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
-
-from osrdyne_pipeline import places
-from osrdyne_pipeline.judging import rejected
-from osrdyne_pipeline.lake import Lake, write_rows
+from osrdyne_pipeline.lake import IN_BATCHES, Lake
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.event_batches import BATCH
 
 #: A batch's note of itself.
 NOTE = "_batch.json"
-#: Days that a task writes at once; with more, Spark sorts the rest of its rows first.
-OPEN_DAYS = 32
 #: Where batches are written, each process in a folder of its own: a killed one's Spark may still write for a moment.
 STAGING = "_staging"
 _RUN = secrets.token_hex(4)
-#: Where Spark puts rows without a day.
-NO_DAY = "day=__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -94,32 +85,18 @@ def clean(lake: Lake) -> None:
             shutil.rmtree(rejects)
 
 
-def write(lake: Lake, judged: DataFrame, batch: Batch) -> dict[str, int]:
-    """Write judged rows aside, and the rejects to their place; return how many there are of each reason."""
-    for name in ("bronze", "rejects"):
+def place_for(lake: Lake, batch: Batch) -> tuple[Path, Path]:
+    """Return where a batch is written aside, its events and its rejects; the tables are there then."""
+    for name in IN_BATCHES:
         if not lake.exists(name):
             with lake.version(name):
                 pass
-    aside = _staging(lake) / batch.name
-    spark = judged.sparkSession
-    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(OPEN_DAYS))
-    judged.write.partitionBy("day").parquet(str(aside))
-    if not (aside / NO_DAY).is_dir():
-        return {}
-    aside_rows = spark.read.options(**places.LITERAL).schema(judged.schema)
-    bad = rejected(aside_rows.parquet(str(aside / NO_DAY))).cache()
-    try:
-        write_rows("rejects", bad, _staging(lake) / f"{batch.name}.rejects")
-        found = bad.groupBy("reason").agg(F.count(F.lit(1)).alias("rows")).collect()
-    finally:
-        bad.unpersist()
-    shutil.rmtree(aside / NO_DAY)
-    return {row["reason"]: row["rows"] for row in found}
+    return _staging(lake) / batch.name, _staging(lake) / f"{batch.name}.rejects"
 
 
 def commit(lake: Lake, batch: Batch) -> Batch:
     """Let a written batch take its place."""
-    aside, bad = _staging(lake) / batch.name, _staging(lake) / f"{batch.name}.rejects"
+    aside, bad = place_for(lake, batch)
     place = f"batch={batch.name}"
     (aside / NOTE).write_text(json.dumps(asdict(batch)), encoding="utf-8")
     if bad.is_dir():

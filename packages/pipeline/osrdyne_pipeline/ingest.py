@@ -9,27 +9,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Any
-
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from typing import TYPE_CHECKING, Any
 
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.batches import Batch, Mark
-from osrdyne_pipeline.errors import BrokerAway, EventsLost, SourceError, StreamChanged
-from osrdyne_pipeline.judging import ALLOWANCE_MS, judge
+from osrdyne_pipeline.errors import BrokerAway, EventsLost, StreamChanged
+from osrdyne_pipeline.judging import ALLOWANCE_MS
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.source import address, datasource, files, stream
+from osrdyne_pipeline.small import intake
+from osrdyne_pipeline.small.engine import SmallEngine
+from osrdyne_pipeline.source import address, files, stream
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_pipeline.source.options import ERROR
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Engine = SparkSession | SmallEngine
 
 log = log_lines.logger(__name__)
 
@@ -76,7 +79,7 @@ def _nothing(_so_far: Ingested) -> None:
 
 
 def ingest_stream(
-    spark: SparkSession,
+    engine: Engine,
     lake: Lake,
     *,
     uri_file: str | None = None,
@@ -96,7 +99,7 @@ def ingest_stream(
     so_far = Ingested()
     with lake.only_writer("ingest"):
         batches.clean(lake)
-        job, outage = _StreamJob(spark, lake, uri_file, rules), OutageLog(log, "the broker")
+        job, outage = _StreamJob(engine, lake, uri_file, rules), OutageLog(log, "the broker")
         while True:
             if outage.is_away:  # it may have gone within a batch
                 batches.clean(lake)
@@ -119,13 +122,12 @@ def ingest_stream(
 class _StreamJob:
     """One run over one stream."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, uri_file: str | None, rules: IngestRules) -> None:
-        self._spark = spark
+    def __init__(self, engine: Engine, lake: Lake, uri_file: str | None, rules: IngestRules) -> None:
+        self._engine = engine
         self._lake = lake
         self._uri_file = uri_file
         self._rules = rules
         self._stream = PoolNames(lake.pool).events_stream
-        datasource.register(spark)
         read = [batch for batch in batches.committed(lake) if batch.stream == self._stream]
         last = max(read, key=lambda batch: (batch.generation, batch.end), default=None)
         self._generation = last.generation if last else 1
@@ -178,11 +180,10 @@ class _StreamJob:
 
     def _commit(self, start: int, end: int) -> tuple[Batch, dict[str, int]]:
         source = self._stream if self._generation == 1 else f"{self._stream}#{self._generation}"
-        reader = self._spark.read.format(datasource.NAME).option("stream", self._stream).option("sourceName", source)
+        options = {"stream": self._stream, "sourceName": source, "onGap": self._rules.on_gap}
+        options |= {"startingOffset": str(start), "endingOffset": str(end)}
         if self._uri_file is not None:
-            reader = reader.option("uri_file", self._uri_file)
-        reader = reader.option("startingOffset", str(start)).option("endingOffset", str(end))
-        raw = reader.option("onGap", self._rules.on_gap).load()
+            options["uri_file"] = self._uri_file
         batch = Batch(
             name=f"{self._stream}-{self._generation:04d}-{start:020d}-{end:020d}",
             stream=self._stream,
@@ -194,11 +195,11 @@ class _StreamJob:
         # The last message that there is of the batch: offsets are left out for the broker's own notes.
         last = stream.message_at(uri, self._stream, end - 1)
         mark = Mark.of(last) if isinstance(last, StreamMessage) and last.offset == end - 1 else None
-        return _write(self._lake, raw, batch.marked(mark), self._rules)
+        return _write(self._engine, self._lake, options, batch.marked(mark), self._rules)
 
 
 def ingest_files(
-    spark: SparkSession,
+    engine: Engine,
     lake: Lake,
     paths: Sequence[str | Path],
     *,
@@ -213,7 +214,6 @@ def ingest_files(
     so_far = Ingested()
     with lake.only_writer("ingest"):
         batches.clean(lake)
-        datasource.register(spark)
         known = {digest for batch in batches.committed(lake) for digest in batch.files}
         new: list[tuple[Path, str]] = []
         for file in files.find([str(path) for path in paths]):
@@ -228,8 +228,7 @@ def ingest_files(
             digests = tuple(digest for _, digest in group)
             batch = Batch(name=f"files-{batches.name_of(digests)}", files=digests)
             names = json.dumps([str(file) for file, _ in group])
-            raw = spark.read.format(datasource.NAME).option("files", names).load()
-            _count(so_far, *_write(lake, raw, batch, rules))
+            _count(so_far, *_write(engine, lake, {"files": names}, batch, rules))
             so_far.done += sum(file.stat().st_size for file, _ in group)
             progress(so_far)
     return so_far
@@ -248,17 +247,18 @@ def _groups(new: Sequence[tuple[Path, str]]) -> list[list[tuple[Path, str]]]:
     return groups
 
 
-def _write(lake: Lake, raw: DataFrame, batch: Batch, rules: IngestRules) -> tuple[Batch, dict[str, int]]:
-    """Judge the rows, write them and commit them, in one pass over the source."""
-    counts = Observation()
-    judged = judge(raw, now_ms=time.time_ns() // 1_000_000, allowance_ms=rules.allowance_ms)
-    judged = judged.observe(counts, F.count(F.lit(1)).alias("rows"), F.count(F.col("reason")).alias("rejects"))
-    try:
-        reasons = batches.write(lake, judged, batch)
-    except PySparkException as error:
-        raise _source_error(error) from error
-    rows, rejects = int(counts.get["rows"]), int(counts.get["rejects"])
-    return batches.commit(lake, batch.counted(rows - rejects, rejects)), reasons
+def _write(
+    engine: Engine, lake: Lake, options: Mapping[str, str], batch: Batch, rules: IngestRules
+) -> tuple[Batch, dict[str, int]]:
+    """Read what the options name, judge it, write it and commit it."""
+    latest_ms = time.time_ns() // 1_000_000 + rules.allowance_ms
+    if isinstance(engine, SmallEngine):
+        events, reasons = intake.write_batch(engine, lake, batch, options, latest_ms)
+    else:
+        from osrdyne_pipeline.spark import intake as spark_intake  # only where there is a Spark
+
+        events, reasons = spark_intake.write_batch(engine, lake, batch, options, latest_ms)
+    return batches.commit(lake, batch.counted(events, sum(reasons.values()))), reasons
 
 
 def _count(so_far: Ingested, batch: Batch, reasons: dict[str, int]) -> None:
@@ -267,13 +267,3 @@ def _count(so_far: Ingested, batch: Batch, reasons: dict[str, int]) -> None:
     so_far.rejects += batch.rejects
     for reason, count in reasons.items():
         so_far.reasons[reason] = so_far.reasons.get(reason, 0) + count
-
-
-def _source_error(error: PySparkException) -> SourceError:
-    """Return what a worker raised, of its last line: the rest is Spark's and Python's way there."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("osrdyne_pipeline.errors.")]
-    if not ours:
-        return SourceError(" ".join(lines[:3]))
-    kind, _, text = ours[-1].partition(": ")
-    return (BrokerAway if kind.endswith(BrokerAway.__name__) else SourceError)(text or kind)

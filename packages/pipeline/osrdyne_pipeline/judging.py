@@ -1,15 +1,15 @@
-"""What is an event of ours, and what is not and why: RAW in, rows with a verdict out. Pure."""
+"""What is an event of ours, and what is not and why: RAW in, rows with a verdict out. Pure, and for each engine."""
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from typing import TYPE_CHECKING
 
 from osrdyne_pipeline.schemas import BRONZE, REJECTS
 from osrdyne_protocol import events
 from osrdyne_protocol.keys import SHORT_STRING_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 #: Milliseconds by which an event may be later than now: clocks differ.
 ALLOWANCE_MS = 300_000
@@ -38,48 +38,50 @@ REASONS = {
 }
 
 
-def judge(raw: DataFrame, *, now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> DataFrame:
-    """Return rows of RAW with their `reason`, null for a good event, and what BRONZE has beyond them.
+def judging(now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> str:
+    """Return the query that judges the rows of `{raw}`, in words that Spark and DuckDB both understand.
 
-    `now_ms` is when the rows were read, in milliseconds since the epoch. The `day` of a reject is null.
+    It gives rows of RAW with their `reason`, null for a good event, and what BRONZE has beyond them. `now_ms` is when
+    the rows were read, in milliseconds since the epoch. The `day` of a reject is null.
     """
-    reason = _reason(now_ms + allowance_ms)
-    day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(F.col("time_ms") / 86_400_000).cast("int"))
-    without_id = F.col("event_id").isNull() | (F.col("event_id") == "")
-    own_id = F.concat_ws(":", F.col("source"), F.col("offset").cast("string"))
-    return raw.withColumn("reason", reason).select(
-        *(F.col(name) for name in BRONZE.names if name not in ("event_id", "day")),
-        F.when(without_id & F.col("reason").isNull(), own_id).otherwise(F.col("event_id")).alias("event_id"),
-        F.when(F.col("reason").isNull(), day).alias("day"),
-        F.col("reason"),
-        F.col("raw"),
-    )
+    known, reasons = (", ".join(f"'{word}'" for word in sorted(words)) for words in (KNOWN, REASONS))
+    day_ms = 86_400_000
+    return f"""
+        with judged as (
+            select given.*, case
+                when problem is not null and split_part(problem, ':', 1) in ({reasons}) then split_part(problem, ':', 1)
+                when problem is not null then 'unreadable'
+                when event is null or event = '' then 'no_event'
+                when event not in ({known}) then 'unknown_event'
+                when key is null or bit_length(key) > {8 * SHORT_STRING_BYTES} or contains(key, chr(0))
+                    then 'invalid_key'
+                when time_ms is null then 'no_time'
+                when time_ms < {EARLIEST_MS} then 'implausible_time'
+                when time_ms > {now_ms + allowance_ms} then 'clock_skew'
+                when duration_ms < 0 then 'negative_duration'
+                end as reason
+            from {{raw}} as given
+        )
+        select source, judged.offset as offset, key, event, time_ms, worker_id, request_id, outcome, duration_ms,
+            case when coalesce(event_id, '') = '' and reason is null
+                then source || ':' || cast(judged.offset as string) else event_id end as event_id,
+            case when reason is null
+                then date '1970-01-01' + cast((time_ms - time_ms % {day_ms}) / {day_ms} as int) end as day,
+            reason, raw
+        from judged
+    """
+
+
+def judge(raw: DataFrame, *, now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> DataFrame:
+    """Return what `judging` makes of RAW, in Spark."""
+    return raw.sparkSession.sql(judging(now_ms, allowance_ms), raw=raw)
 
 
 def accepted(judged: DataFrame) -> DataFrame:
     """Return the rows of BRONZE."""
-    return judged.where(F.col("reason").isNull()).select(*BRONZE.names)
+    return judged.where("reason is null").select(*BRONZE.names)
 
 
 def rejected(judged: DataFrame) -> DataFrame:
     """Return the rows of REJECTS."""
-    return judged.where(F.col("reason").isNotNull()).select(*REJECTS.names)
-
-
-def _reason(latest_ms: int) -> Column:
-    """The first reason that holds, as a column."""
-    key, event, time_ms = F.col("key"), F.col("event"), F.col("time_ms")
-    said = F.substring_index(F.col("problem"), ":", 1)
-    bad_key = key.isNull() | (F.octet_length(key) > SHORT_STRING_BYTES) | key.contains("\0")
-    rules = [
-        (F.col("problem").isNotNull(), F.when(said.isin(*REASONS), said).otherwise("unreadable")),
-        (event.isNull() | (event == ""), F.lit("no_event")),
-        (~event.isin(*sorted(KNOWN)), F.lit("unknown_event")),
-        (bad_key, F.lit("invalid_key")),
-        (time_ms.isNull(), F.lit("no_time")),
-        (time_ms < EARLIEST_MS, F.lit("implausible_time")),
-        (time_ms > latest_ms, F.lit("clock_skew")),
-        (F.col("duration_ms") < 0, F.lit("negative_duration")),
-    ]
-    first, *others = rules
-    return reduce(lambda column, rule: column.when(*rule), others, F.when(*first))
+    return judged.where("reason is not null").select(*REJECTS.names)

@@ -18,15 +18,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
-from pyspark.sql.types import StructField, StructType
+import pyarrow.parquet as pq
 
 from osrdyne_pipeline import places
 from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.schemas import TABLES
 from osrdyne_protocol.names import check_pool_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Tables of which a day is a folder `day=YYYY-MM-DD`, so that a question about some days reads no other.
 BY_DAY = frozenset({"bronze", "silver/events", "silver/requests", "silver/lives"})
@@ -59,12 +61,11 @@ class Lake:
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """Return the table; one without rows where it was not written yet."""
+        from osrdyne_pipeline.spark import rows as spark_rows  # only where there is a Spark
+
         path = self.path(name)
-        schema = _optional(TABLES[name])
-        if not path.is_dir():
-            return spark.createDataFrame([], schema)
         # The version itself: what its name stands for may change before Spark opens the files.
-        return spark.read.options(**places.LITERAL).schema(schema).parquet(str(path.resolve())).select(*schema.names)
+        return spark_rows.read_rows(spark, name, path.resolve() if path.is_dir() else None)
 
     def write(self, name: str, rows: DataFrame) -> None:
         """Replace the whole table by `rows`, which may come from the table itself.
@@ -72,8 +73,10 @@ class Lake:
         Raises `LakeError` where columns differ from the table's schema; Spark's error names the column where a
         required value is missing.
         """
+        from osrdyne_pipeline.spark import rows as spark_rows  # only where there is a Spark
+
         with self.version(name) as aside:
-            write_rows(name, rows, aside / "batch=written" if name in IN_BATCHES else aside)
+            spark_rows.write_rows(name, rows, aside / "batch=written" if name in IN_BATCHES else aside)
 
     @contextmanager
     def version(self, name: str) -> Iterator[Path]:
@@ -134,39 +137,7 @@ class Lake:
             yield
 
 
-def write_rows(name: str, rows: DataFrame, folder: Path) -> None:
-    """Write rows of the table `name` as Parquet files into a folder, by day where the table is kept so."""
-    rows = enforced(name, rows)
-    writer = rows.hint("rebalance", "day").write.partitionBy("day") if name in BY_DAY else rows.write
-    writer.mode("append").parquet(str(folder))
-
-
-def enforced(name: str, rows: DataFrame) -> DataFrame:
-    """Return `rows` in the order of the table's columns; a required column without a value fails the job.
-
-    Raises `LakeError` where columns are missing, of another type, or not the table's.
-    """
-    schema = TABLES[name]
-    have = {field.name: field.dataType for field in rows.schema.fields}
-    want = {field.name: field.dataType for field in schema.fields}
-    wrong = [f"no column {column}" for column in want if column not in have]
-    wrong += [f"{column} is not a column of it" for column in have if column not in want]
-    wrong += [
-        f"{column} is {have[column].simpleString()}, not {type_.simpleString()}"
-        for column, type_ in want.items()
-        if column in have and have[column] != type_
-    ]
-    if wrong:
-        raise LakeError(f"these rows do not fit the table {name}: {'; '.join(wrong)}")
-    return rows.select(*(_required(name, field) if not field.nullable else F.col(field.name) for field in schema))
-
-
-def _required(name: str, field: StructField) -> Column:
-    message = F.lit(f"table {name}: a row without {field.name}, which is required")
-    value = F.col(field.name)
-    return F.when(value.isNull(), F.raise_error(message).cast(field.dataType)).otherwise(value).alias(field.name)
-
-
-def _optional(schema: StructType) -> StructType:
-    """The schema as files have it: Parquet does not keep that a value is required."""
-    return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
+def rows_of(table: Path) -> int:
+    """Return how many rows a table has, from what its files say of themselves; none where there is no table."""
+    files = table.resolve().rglob("*.parquet") if table.is_dir() else ()
+    return sum(int(pq.read_metadata(file).num_rows) for file in files)

@@ -6,41 +6,29 @@ Times are integer milliseconds since the Unix epoch, durations integer milliseco
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+import pyarrow as pa
 
-_KINDS: dict[str, DataType] = {
-    "binary": BinaryType(),
-    "bool": BooleanType(),
-    "date": DateType(),
-    "double": DoubleType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "text": StringType(),
+_KINDS: dict[str, pa.DataType] = {
+    "binary": pa.binary(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "double": pa.float64(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "text": pa.string(),
 }
 
 
-def _table(*columns: str | StructField) -> StructType:
+def _table(*columns: str | pa.Field) -> pa.Schema:
     """Return a schema. Each text has columns with their kinds; those that end in `!` are never null."""
-    fields: list[StructField] = []
+    fields: list[pa.Field] = []
     for some in columns:
-        if isinstance(some, StructField):
+        if isinstance(some, pa.Field):
             fields.append(some)
             continue
         for name, kind in (column.split() for column in some.split(",")):
-            fields.append(StructField(name, _KINDS[kind.rstrip("!")], not kind.endswith("!")))
-    return StructType(fields)
+            fields.append(pa.field(name, _KINDS[kind.rstrip("!")], not kind.endswith("!")))
+    return pa.schema(fields)
 
 
 #: One row a message as a source gives it: a stream's message or a file's row, taken apart, not judged.
@@ -100,7 +88,7 @@ LIVES = _table(
     "key text!, started_ms long!, ready_ms long, unbound_ms long, stopped_ms long, busy_ms long!, requests int!",
     "workers int!",
     #: The life split at midnight; the parts sum to the whole. One that still runs counts up to the last event of all.
-    StructField("days", ArrayType(_table("day date, up_ms long, busy_ms long"))),
+    pa.field("days", pa.list_(pa.struct(list(_table("day date, up_ms long, busy_ms long"))))),
     "day date!",
 )
 

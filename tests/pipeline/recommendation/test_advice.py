@@ -15,7 +15,7 @@ from osrdyne_pipeline.recommendation.outcome import Ratio
 from osrdyne_pipeline.recommendation.policies import fixed
 from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
 from osrdyne_pipeline.recommendation.text import render
-from tests.pipeline.recommendation.histories import MONDAY, calls, flights
+from tests.pipeline.recommendation.histories import MONDAY, by_chance, calls, flights
 
 HOUR = 3600.0
 
@@ -47,6 +47,21 @@ def test_keys_called_at_the_same_time_each_day_get_windows_and_are_cold_no_more(
     assert "'k00' (regular): keep 1.25 min, again" in render(found)
     # And delays alone do that for none of them
     assert found.evidence.result("delays").rate_p75 == 1.0
+
+
+@pytest.mark.parametrize("goal", ["cold", "hours"])
+def test_one_delay_is_named_for_no_class_that_it_makes_worse(goal: str) -> None:
+    named = 0
+    for seed in range(4):
+        history = calls(by_chance(seed, keys=9, days=56), 8)
+        classes = {key: ("heavy", "steady", "rare")[number % 3] for number, key in enumerate(history.keys)}
+        for advice in advise(history, classes, AdviceRequest(goal=goal), "core").classes:
+            named += 1
+            cold, hours = advice.cold_after / advice.cold_before, advice.hours_after / advice.hours_before
+            less, more = (cold, hours) if goal == "cold" else (hours, cold)
+            assert less < 1, advice
+            assert more <= 1.05, advice
+    assert named
 
 
 def test_the_same_question_has_the_same_answer() -> None:

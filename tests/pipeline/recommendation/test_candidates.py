@@ -10,6 +10,7 @@ from osrdyne_pipeline.recommendation.calls import DAY, WEEK, collect
 from osrdyne_pipeline.recommendation.candidates import keep_alive
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import KEEP_ALIVE
+from osrdyne_pipeline.spark.rows import SparkTables
 from tests.pipeline.recommendation.histories import MONDAY, by_chance
 
 REQUEST = "key string, request_id string, number int, seen_ms long, received_ms long, done_ms long"
@@ -72,9 +73,14 @@ def _replayed(asked: list[tuple[float, float]], delay: float, last: float) -> tu
     return cold, int((busy + idle) * 1000), int(idle * 1000)
 
 
+def shown(spark: SparkSession, history: Mapping[str, list[tuple[float, float]]]) -> SparkTables:
+    requests(spark, history).createOrReplaceTempView("requests")
+    return SparkTables(spark)
+
+
 def test_calls_come_out_of_spark_in_order_and_merged_by_the_minute(spark: SparkSession) -> None:
     history = {"b": [(0.0, 100.0), (10.0, 20.0), (159.0, 160.0), (220.0, 221.0)], "a": [(5.0, 6.0), (3 * DAY, 3 * DAY)]}
-    found = collect(requests(spark, history))
+    found = collect(shown(spark, history))
     keys = [found.keys[one] for one in found.key]
     rows = sorted(
         zip(keys, (found.begin - MONDAY).tolist(), (found.end - MONDAY).tolist(), found.requests.tolist(), strict=True)
@@ -85,6 +91,6 @@ def test_calls_come_out_of_spark_in_order_and_merged_by_the_minute(spark: SparkS
 
 def test_a_history_too_long_for_memory_loses_its_oldest_weeks(spark: SparkSession) -> None:
     history = {"a": [(at, at) for week in range(4) for at in (week * WEEK + 4.0 * DAY, week * WEEK + 5.0 * DAY)]}
-    found = collect(requests(spark, history), most=5)
+    found = collect(shown(spark, history), most=5)
     assert found.shortened
     assert (found.begin - MONDAY).tolist() == [one for one, _ in history["a"][4:]]

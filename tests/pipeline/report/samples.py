@@ -104,10 +104,6 @@ def full(keys: tuple[str, ...] = ()) -> content.ReportContent:
                 content.ClassEffect("steady", 402, 2_700_000, 4_100, 1_900),
                 content.ClassEffect("rare", 3600, 300_000, 13_790, 14_000),
             ],
-            targets=[
-                content.ReportedTarget("75th percentile of cold-start rates in parts of today's", 0.5, 0.47, True),
-                content.ReportedTarget("cold starts in parts of the histogram policy's", 1.02, 1.04, False),
-            ],
             delays=[
                 (minutes * 60_000, int(40_000 / (1 + minutes / 16)), int((3_000 + 880 * minutes) * numbers.HOUR_MS))
                 for minutes in (1, 2, 5, 10, 15, 20, 30, 45, 60, 120)

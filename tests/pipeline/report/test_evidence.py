@@ -70,9 +70,46 @@ def shown(recommendation: Recommendation) -> content.ReportContent:
 def test_a_recommendation_is_on_the_page_with_the_numbers_of_held_out_days() -> None:
     text = page(shown(FULL))
 
-    for words in ("4,321", "1,234", "2,500", "2013-11-01", "-75.0 % to -68.0 %", "Reached", "rare: 30 min", "20 min"):
+    for words in (
+        "4,321",
+        "1,234",
+        "2,500",
+        "2013-11-01",
+        "-75.0 % to -68.0 %",
+        "at most 80 % of the requests",
+        "rare: 30 min",
+        "20 min",
+    ):
         assert words in text
     assert "−71 %" in text
+    for goal in ("wanted", "Reached", "reached", "0.375"):
+        assert goal not in text
+
+
+def test_where_no_class_of_keys_does_better_with_a_delay_of_its_own_the_page_says_so() -> None:
+    text = page(shown(dataclasses.replace(FULL, classes=())))
+
+    assert "No class of keys does better with one delay of its own than with today's delays." in text
+
+
+@pytest.mark.parametrize(
+    ("workers", "high", "room", "busy"),
+    [
+        (0.00088, 0.02, "room for 1 busy worker on", "with 3.2 s of work."),
+        (1.2, 2.0, "room for 2 busy workers on", "with 1.2 h of work."),
+        (11.6, 15.2, "room for 16 busy workers on", "with 12 workers busy at once."),
+    ],
+)
+def test_capacity_is_told_in_whole_workers_and_little_work_in_time(
+    workers: float, high: float, room: str, busy: str
+) -> None:
+    hour = content.HourForecast("rare", 8, 3.0, 5.0, workers, high)
+    found = dataclasses.replace(samples.full(), forecast=content.Forecast("2014-01-01", 30, [hour]))
+
+    (step,) = [step for step in advice.next_steps(found) if step.what.startswith("Have room")]
+
+    assert room in step.what
+    assert step.why == f"The busiest hour is expected from 08:00 UTC, {busy}"
 
 
 def test_what_the_held_out_days_do_not_support_is_shown_as_such() -> None:

@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField
 
 from osrdyne_pipeline.report import facts
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.numbers import DAY_MS, HOUR_MS
 from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.schemas import TABLES
+from osrdyne_pipeline.small.engine import SmallEngine, short
 from tests.pipeline.report.samples import YEAR
 
 DAY = date(2013, 1, 1)
 
 
 @pytest.fixture
-def tables(spark: SparkSession) -> Callable[[dict[str, list[dict[str, Any]]]], facts.Read]:
+def tables() -> Iterator[Callable[[dict[str, list[dict[str, Any]]]], facts.Ask]]:
     """Gives tables that hold these rows; whatever a row does not name is 0, empty or null."""
+    with SmallEngine.open("1g") as engine:
 
-    def of(rows: dict[str, list[dict[str, Any]]]) -> facts.Read:
-        def read(name: str) -> DataFrame:
-            schema = TABLES[name]
-            columns = [[row.get(one.name, _least(one)) for row in rows.get(name, [])] for one in schema.fields]
-            return spark.createDataFrame(pa.table(columns, schema=to_arrow_schema(schema)), schema)
+        def of(rows: dict[str, list[dict[str, Any]]]) -> facts.Ask:
+            for name in facts.TABLES:
+                schema = TABLES[name]
+                columns = [[row.get(field.name, _least(field)) for row in rows.get(name, [])] for field in schema]
+                engine.connection.register(short(name), pa.table(columns, schema=schema))
+            return engine.rows
 
-        return read
-
-    return of
-
-
-def _least(field: StructField) -> Any:
-    least = {"long": 0, "integer": 0, "string": "", "boolean": False, "double": 0.0, "date": DAY}
-    return None if field.nullable else least[field.dataType.typeName()]
+        yield of
 
 
-def gathered(read: facts.Read) -> ReportContent:
+def _least(field: pa.Field) -> Any:
+    least = {"int64": 0, "int32": 0, "string": "", "bool": False, "double": 0.0, "date32[day]": DAY}
+    return None if field.nullable else least[str(field.type)]
+
+
+def gathered(ask: facts.Ask) -> ReportContent:
     told: list[tuple[str, int, int]] = []
-    found = facts.gather("core", read, now_ms=YEAR + 30 * DAY_MS, progress=lambda *part: told.append(part))
+    found = facts.gather("core", ask, now_ms=YEAR + 30 * DAY_MS, progress=lambda *part: told.append(part))
     assert told == [(name, number, 5) for number, name in enumerate(facts.PARTS, 1)]
     return found
 
 
-def test_empty_tables_make_an_empty_report(tables: Callable[..., facts.Read]) -> None:
+def test_empty_tables_make_an_empty_report(tables: Callable[..., facts.Ask]) -> None:
     found = gathered(tables({}))
 
     assert found.span is None
@@ -60,7 +58,7 @@ def test_empty_tables_make_an_empty_report(tables: Callable[..., facts.Read]) ->
     assert "No request was seen." in page(found)
 
 
-def test_totals_and_demand_are_sums_of_the_tables(tables: Callable[..., facts.Read]) -> None:
+def test_totals_and_demand_are_sums_of_the_tables(tables: Callable[..., facts.Ask]) -> None:
     demand = [
         {"key": "LAX", "hour_ms": YEAR, "requests": 5, "cold": 1},
         {"key": "SFO", "hour_ms": YEAR, "requests": 2, "cold": 2},
@@ -94,9 +92,8 @@ def test_totals_and_demand_are_sums_of_the_tables(tables: Callable[..., facts.Re
     assert found.slowest[0] == ("LAX", 1, 900)
 
 
-@pytest.mark.full
 def test_longer_times_are_shown_as_the_mean_of_a_day_and_the_last_cut_off_week_of_its_days(
-    tables: Callable[..., facts.Read],
+    tables: Callable[..., facts.Ask],
 ) -> None:
     days = [*range(140), 141]
     demand = [{"key": "LAX", "hour_ms": YEAR + day * DAY_MS, "requests": 14, "cold": 7} for day in days]
@@ -111,9 +108,8 @@ def test_longer_times_are_shown_as_the_mean_of_a_day_and_the_last_cut_off_week_o
     assert found.first[20] == 3.5
 
 
-@pytest.mark.full
 def test_four_thousand_keys_make_a_page_no_larger_than_a_few_do(
-    tables: Callable[..., facts.Read], spark: SparkSession
+    tables: Callable[..., facts.Ask],
 ) -> None:
     keys = [f"N{number}" for number in range(4000)]
     many = {
@@ -141,7 +137,7 @@ def test_four_thousand_keys_make_a_page_no_larger_than_a_few_do(
     assert len(page(found)) < 200_000
 
 
-def test_the_mean_latency_of_a_key_weighs_each_day_by_its_requests(tables: Callable[..., facts.Read]) -> None:
+def test_the_mean_latency_of_a_key_weighs_each_day_by_its_requests(tables: Callable[..., facts.Ask]) -> None:
     rows = [
         {"key": "LAX", "cold": True, "requests": 1, "start_ms": 1000, "run_ms": 10},
         {"key": "LAX", "cold": True, "requests": 3, "start_ms": 5000, "run_ms": 30},

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 from osrdyne_pipeline import ingest
 from osrdyne_pipeline.errors import BrokerAway, SourceError
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.source import datasource, stream
+from osrdyne_pipeline.source import stream
+from osrdyne_pipeline.spark import intake
 from tests.unit.runtime.away_at_start import AFTER, AWAY, PLACE, assert_three_kinds_of_lines
 
 ADDRESS = f"amqp://monitor:secret@{PLACE}/v"
@@ -43,7 +44,6 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
     def late(uri: str, name: str) -> stream.Bounds | None:
         return bounds(uri, name) if made.now < AWAY else None
 
-    monkeypatch.setattr(datasource, "register", lambda _: None)
     monkeypatch.setattr(stream, "bounds", late)
     monkeypatch.setattr(ingest, "time", SimpleNamespace(monotonic=made.monotonic))
     return made
@@ -78,6 +78,6 @@ def test_an_address_that_cannot_be_read_ends_a_run_that_follows(lake: Lake, stop
 @pytest.mark.parametrize("kind", [BrokerAway, SourceError])
 def test_what_a_reader_on_an_executor_raised_is_known_again(kind: type[SourceError]) -> None:
     text = f"Job aborted\n  File datasource.py\nosrdyne_pipeline.errors.{kind.__name__}: the stream x: it says why\n"
-    found = ingest._source_error(PySparkException(text))
+    found = intake._source_error(PySparkException(text))
 
     assert (type(found), str(found)) == (kind, "the stream x: it says why")

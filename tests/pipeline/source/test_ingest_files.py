@@ -16,6 +16,7 @@ from osrdyne_pipeline.ingest import ingest_files
 from osrdyne_pipeline.judging import judge
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import datasource
+from osrdyne_pipeline.spark.intake import write_judged
 from tests.pipeline.source.conftest import FIRST_MS
 
 Lines = Callable[..., Path]
@@ -68,7 +69,7 @@ def test_a_batch_is_done_again_wherever_its_job_was_killed(spark: SparkSession, 
     file = make_lines("a.jsonl", line(1), line(2, "exploded"))
     datasource.register(spark)
     judged = judge(spark.read.format(datasource.NAME).load(str(file)), now_ms=2 * FIRST_MS)
-    batches.write(lake, judged, Batch(name="one"))
+    write_judged(lake, judged, Batch(name="one"))
     (staging,) = (lake.home / batches.STAGING).iterdir()
     (staging / "one.rejects").rename(lake.path("rejects") / "batch=one")
     assert (staging / "one").is_dir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from osrdyne_pipeline import batches
 from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
 from osrdyne_pipeline.ingest import Ingested, IngestRules, ingest_stream
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import datasource, stream
 from testbed.waiting import until
 from tests.pipeline.source.conftest import Events, offsets_of
@@ -164,3 +166,37 @@ def test_a_streaming_query_goes_on_exactly_from_its_checkpoint(
     written = [file.read_bytes() for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()]
     assert any(b'{"offset": 57}' in content for content in written)
     assert not [content for content in written if secret.encode() in content]
+
+
+def test_without_spark_a_run_takes_in_the_same_and_goes_on_where_the_last_one_stopped(
+    lake: Lake, pool_events: Events
+) -> None:
+    uri_file = str(pool_events.uri_file)
+    with SmallEngine.open("1g") as engine:
+        assert ingest_stream(engine, lake, uri_file=uri_file).batches == 0
+        pool_events.send(40)
+        bad: list[tuple[str | bytes, dict[str, Any]]] = [
+            ("k", {"x-event": "exploded"}),
+            (b"\xff", pool_events.headers(0)),
+            ("k", {}),
+        ]
+        pool_events.publish(bad, b"what it was")
+        first = ingest_stream(engine, lake, uri_file=uri_file, rules=IngestRules(batch_events=30))
+        assert (first.batches, first.events, first.rejects, first.done, first.total) == (2, 40, 3, 43, 43)
+        assert first.reasons == {"unknown_event": 1, "invalid_key": 1, "no_event": 1}
+
+        assert ingest_stream(engine, lake, uri_file=uri_file).batches == 0
+        pool_events.send(5)
+        assert ingest_stream(engine, lake, uri_file=uri_file).events == 5
+        engine.show(lake, "bronze", "rejects")
+        found = engine.rows('select source, "offset" as number from bronze order by number')
+        assert [(row["source"], row["number"]) for row in found] == [
+            ("core-events", number) for number in (*range(40), *range(43, 48))
+        ]
+        assert engine.rows('select raw from rejects order by "offset"')[1:] == [
+            {"raw": b"\xff"},
+            {"raw": b"what it was"},
+        ]
+        pool_events.uri_file.write_text("amqp://a:b@127.0.0.1:1/x")
+        with pytest.raises(SourceError):
+            ingest_stream(engine, lake, uri_file=uri_file)

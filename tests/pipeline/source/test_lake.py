@@ -15,12 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.schemas import TABLES
+from osrdyne_pipeline.spark.rows import of_arrow
 
 NAME = "gold/worker_hours"
 
 
 def hours(spark: SparkSession, *keys: str) -> DataFrame:
-    return spark.createDataFrame([(key, 10, 2, 8, 1, dt.date(2026, 1, 1)) for key in keys], TABLES[NAME])
+    return spark.createDataFrame([(key, 10, 2, 8, 1, dt.date(2026, 1, 1)) for key in keys], of_arrow(TABLES[NAME]))
 
 
 def keys(spark: SparkSession, lake: Lake) -> list[str]:
@@ -75,7 +76,7 @@ def test_a_table_that_cannot_be_written_stays_as_it_was(spark: SparkSession, lak
 def test_a_day_of_events_is_a_folder(spark: SparkSession, lake: Lake) -> None:
     days = [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]
     rows = [("s", n, "k", "alive", f"id-{n}", n, None, None, None, None, days[n % 2]) for n in range(4)]
-    lake.write("silver/events", spark.createDataFrame(rows, TABLES["silver/events"]))
+    lake.write("silver/events", spark.createDataFrame(rows, of_arrow(TABLES["silver/events"])))
     assert sorted(one.name for one in lake.path("silver/events").glob("day=*")) == ["day=2026-01-01", "day=2026-01-02"]
     read = lake.read(spark, "silver/events")
     assert read.columns == TABLES["silver/events"].names

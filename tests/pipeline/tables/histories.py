@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.sides import pipeline_plain as plain
+from benchmarks.sides import pipeline_plain_gold as gold
 from benchmarks.sides.pipeline_plain import Event, day_of
+from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.questions.cold_starts import cold_starts
 from osrdyne_pipeline.questions.demand import demand
 from osrdyne_pipeline.questions.failures import failures
@@ -18,10 +22,13 @@ from osrdyne_pipeline.questions.forecast import forecast
 from osrdyne_pipeline.questions.key_classes import key_classes
 from osrdyne_pipeline.questions.latency import latency
 from osrdyne_pipeline.questions.worker_hours import worker_hours
+from osrdyne_pipeline.recommendation.candidates import keep_alive
 from osrdyne_pipeline.schemas import BRONZE
 from osrdyne_pipeline.silver.events import events
 from osrdyne_pipeline.silver.lives import lives
 from osrdyne_pipeline.silver.requests import requests
+from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, build, short
+from osrdyne_pipeline.spark.rows import of_arrow
 from osrdyne_protocol import events as names
 
 HOUR = 3_600_000
@@ -32,9 +39,52 @@ MONDAY = 20_000 * DAY + 4 * DAY
 Row = dict[str, Any]
 
 
+def made_small(lake: Lake, history: Iterable[Event]) -> dict[str, list[tuple[Any, ...]]]:
+    """Make every table of a history in a lake, without Spark, and read them: by name, as `Tables.tuples` has them."""
+    given = [(*event, day_of(event.time_ms)) for event in history]
+    columns = [[row[place] for row in given] for place in range(len(BRONZE))]
+    with SmallEngine.open("1g") as engine:
+        engine.connection.register("history", pa.table(columns, schema=BRONZE))
+        with lake.version("bronze") as aside:
+            engine.copy("bronze", "from history", aside / "batch=written")
+        build(engine, lake, lambda *_: None)
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    with SmallEngine.open("1g") as engine:
+        for name in QUERIES:
+            engine.show(lake, name)
+            rows = engine.rows(f"from {short(name)}")
+            found[short(name)] = ordered(tuple(map(_listed, row.values())) for row in rows)
+    return found
+
+
+def made_plainly(history: Sequence[Event]) -> dict[str, list[tuple[Any, ...]]]:
+    """Make the tables of a history, but `keep_alive`, in plain Python."""
+    told = plain.events_of(history)
+    asked = plain.requests_of(told)
+    lived = plain.lives_of(told, asked)
+    by_hour, classes = gold.demand_of(asked), gold.key_classes_of(asked)
+    rows: dict[str, Sequence[Sequence[object]]] = {
+        "events": [(*event, day_of(event.time_ms)) for event in told],
+        "requests": asked,
+        "lives": lived,
+        "demand": by_hour,
+        "cold_starts": gold.cold_starts_of(asked, lived),
+        "latency": gold.latency_of(asked),
+        "worker_hours": gold.worker_hours_of(lived),
+        "failures": gold.failures_of(asked, told),
+        "key_classes": classes,
+        "forecast": gold.forecast_of(by_hour, classes),
+    }
+    return {name: ordered(found) for name, found in rows.items()}
+
+
+def _listed(value: Any) -> Any:
+    return [tuple(part.values()) for part in value] if isinstance(value, list) else value
+
+
 def bronze(spark: SparkSession, history: Iterable[Event]) -> DataFrame:
     """BRONZE of a history."""
-    return spark.createDataFrame([(*one, day_of(one.time_ms)) for one in history], BRONZE)
+    return spark.createDataFrame([(*one, day_of(one.time_ms)) for one in history], of_arrow(BRONZE))
 
 
 class Pool:
@@ -96,6 +146,7 @@ def made_of(spark: SparkSession, history: Iterable[Event]) -> Tables:
         "failures": failures(asked, told),
         "key_classes": classes,
         "forecast": forecast(by_hour, classes),
+        "keep_alive": keep_alive(asked, classes),
     }
     rows = {name: [_plain(row.asDict()) for row in frame.collect()] for name, frame in frames.items()}
     for frame in (told, asked, lived, by_hour, classes):

@@ -1,26 +1,19 @@
 """Every table, made by Spark, is what plain Python and DuckDB make of the same events, whatever happened when.
 
-So the benchmark's sides do the same work.
+So a pool has the same tables before it grows and after, and the benchmark's sides do the same work.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from benchmarks.sides import pipeline_duckdb
-from benchmarks.sides import pipeline_plain as plain
-from benchmarks.sides import pipeline_plain_gold as gold
 from benchmarks.sides.pipeline_plain import Event
-from osrdyne_pipeline.schemas import BRONZE
-from tests.pipeline.tables.histories import Tables, made_of, ordered, random_history
+from osrdyne_pipeline.lake import Lake
+from tests.pipeline.tables.histories import Tables, made_of, made_plainly, made_small, random_history
 
 #: A dozen Spark jobs. `make test` has the tables of test_by_hand.py.
 pytestmark = pytest.mark.full
@@ -38,23 +31,7 @@ class Made:
 @pytest.fixture(scope="module", params=[1])
 def made(spark: SparkSession, request: pytest.FixtureRequest) -> Made:
     history = random_history(request.param, keys=150, events_of_a_key=40)
-    told = plain.events_of(history)
-    asked = plain.requests_of(told)
-    lived = plain.lives_of(told, asked)
-    by_hour, classes = gold.demand_of(asked), gold.key_classes_of(asked)
-    rows: dict[str, Sequence[Sequence[object]]] = {
-        "events": [(*one, plain.day_of(one.time_ms)) for one in told],
-        "requests": asked,
-        "lives": lived,
-        "demand": by_hour,
-        "cold_starts": gold.cold_starts_of(asked, lived),
-        "latency": gold.latency_of(asked),
-        "worker_hours": gold.worker_hours_of(lived),
-        "failures": gold.failures_of(asked, told),
-        "key_classes": classes,
-        "forecast": gold.forecast_of(by_hour, classes),
-    }
-    return Made(history, made_of(spark, history), {name: ordered(found) for name, found in rows.items()})
+    return Made(history, made_of(spark, history), made_plainly(history))
 
 
 @pytest.mark.parametrize(
@@ -65,26 +42,10 @@ def test_a_table_is_what_plain_python_makes_of_the_same_events(made: Made, table
     assert made.spark.tuples(table) == made.plain[table]
 
 
-def test_duckdb_makes_the_same_tables_but_those_it_cannot(made: Made, tmp_path: Path) -> None:
-    rows = [(*one, plain.day_of(one.time_ms)) for one in made.history]
-    bronze = pa.table(list(zip(*rows, strict=True)), schema=to_arrow_schema(BRONZE))
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.register("history", bronze)
-        connection.execute("create table bronze as from history")
-        pipeline_duckdb.make(connection, tmp_path)
-        for name in pipeline_duckdb.QUERIES:
-            found = connection.sql(f"from '{tmp_path}/{name}.parquet'").fetchall()
-            assert ordered(map(plainly, found)) == made.spark.tuples(name), name
-
-
-def plainly(row: tuple[object, ...]) -> tuple[object, ...]:
-    """A row as plain Python has it: lists of tuples."""
-    return tuple(
-        [tuple(part.values()) if isinstance(part, dict) else part for part in one] if isinstance(one, list) else one
-        for one in row
-    )
+def test_the_small_engine_makes_the_same_rows_of_every_table(made: Made, lake: Lake) -> None:
+    small = made_small(lake, made.history)
+    for name in made.spark.rows:
+        assert small[name] == made.spark.tuples(name), name
 
 
 def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) -> None:

@@ -12,6 +12,7 @@ from osrdyne_pipeline.questions.forecast import forecast
 from osrdyne_pipeline.questions.key_classes import key_classes
 from osrdyne_pipeline.schemas import DEMAND, KEY_CLASSES
 from osrdyne_pipeline.silver.requests import requests
+from osrdyne_pipeline.spark.rows import of_arrow
 from tests.pipeline.tables.histories import DAY, HOUR, MONDAY, bronze, the_day
 
 
@@ -42,7 +43,7 @@ def test_keys_are_heavy_steady_or_rare(spark: SparkSession) -> None:
 
 def _classes(spark: SparkSession) -> DataFrame:
     rows = [(key, name, 1, 0, 1, 0, 0.5, None, 1) for key, name in (("a", "heavy"), ("b", "heavy"), ("c", "rare"))]
-    return spark.createDataFrame(rows, KEY_CLASSES)
+    return spark.createDataFrame(rows, of_arrow(KEY_CLASSES))
 
 
 def _forecast(
@@ -50,7 +51,7 @@ def _forecast(
 ) -> dict[tuple[str, int], tuple[object, ...]]:
     """Return the forecast by class and hour. Demand: key, milliseconds since MONDAY, requests, milliseconds of work."""
     rows = [(key, MONDAY + at, count, 0, run_ms, the_day(at // DAY)) for key, at, count, run_ms in demand]
-    forecasts = forecast(spark.createDataFrame(rows, DEMAND), _classes(spark)).collect()
+    forecasts = forecast(spark.createDataFrame(rows, of_arrow(DEMAND)), _classes(spark)).collect()
     return {(row["class"], row["hour"]): tuple(row)[1:2] + tuple(row)[3:] for row in forecasts}
 
 

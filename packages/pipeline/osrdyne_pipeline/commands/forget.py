@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_pipeline import forgetting, tables
+from osrdyne_pipeline import forgetting
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.recommend import FILE
-from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.forgetting import Forgotten, Found
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.files import name_of
+from osrdyne_pipeline.tables import build
 from osrdyne_runtime.console.output import CannotAsk, print_json
 
 #: In the folder of the pool: what `recommend` and `report` made of the tables.
@@ -48,8 +48,9 @@ def command(
         list[str] | None, typer.Option(metavar="ID", help="The event with this id; may be repeated.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Forget them. Otherwise they are only shown.")] = False,
+    engine: options.Engine = AUTO,
     master: options.Master = None,
-    memory: options.Memory = DEFAULT_MEMORY,
+    memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
 ) -> None:
     """Remove events from the lake that were taken in wrongly, and make the tables again without them.
@@ -77,15 +78,18 @@ def command(
                 for name in _MADE:
                     (place.home / name).unlink(missing_ok=True)
                 forgetting.forget(place, wanted)
-                _make_again(place, master, memory)
+                _make_again(place, engine, master, memory)
     _told(found, place, forgotten=yes, json=json)
 
 
-def _make_again(place: Lake, master: str | None, memory: str) -> None:
+def _make_again(place: Lake, engine: str, master: str | None, memory: str) -> None:
     """Make what was made of the events: the tables, unless there are none yet. A person runs the rest."""
     if place.exists("silver/events"):
-        with spark("forget", master=master, memory=memory) as session, Steps() as steps:
-            tables.build(session, place, steps)
+        with (
+            started("forget", place, engine=engine, master=master, memory=memory) as session,
+            Steps() as steps,
+        ):
+            build(session, place, steps)
 
 
 def _told(found: Found, place: Lake, *, forgotten: bool, json: bool) -> None:

@@ -13,10 +13,9 @@ import typer
 from osrdyne_pipeline import ingest
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
-from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.ingest import Ingested, IngestRules
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.options import ERROR, RECORD
 from osrdyne_runtime.console.output import CannotAsk, complain, print_json
 
@@ -62,8 +61,9 @@ def command(
     new_stream: Annotated[
         bool, typer.Option("--new-stream", help="The stream was made anew: read it from its first event.")
     ] = False,
+    engine: options.Engine = AUTO,
     master: options.Master = None,
-    memory: options.Memory = DEFAULT_MEMORY,
+    memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
 ) -> None:
     """Bring events into bronze, each once: a run goes on where the last one stopped, however that ended.
@@ -75,7 +75,7 @@ def command(
     place = Lake(lake, pool)
     rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
     begun = time.monotonic()
-    with spark("ingest", master=master, memory=memory) as session:
+    with started("ingest", place, engine=engine, master=master, memory=memory) as session:
         if files:
             done = ingest.ingest_files(session, place, files, rules=rules, progress=_say)
         else:

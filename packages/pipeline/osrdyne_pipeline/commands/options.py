@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from osrdyne_pipeline import places
+from osrdyne_pipeline.commands.starting import ENGINES
 from osrdyne_protocol.errors import ProtocolError
 from osrdyne_protocol.names import check_pool_name
 
@@ -26,6 +27,12 @@ def _memory(text: str) -> str:
     if not _MEMORY.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is not a size such as 512m or 4g")
     return text
+
+
+def _engine(word: str) -> str:
+    if word not in ENGINES:
+        raise typer.BadParameter(f"{word!r} is not an engine; give {', '.join(ENGINES)}")
+    return word
 
 
 def path(place: Path | None) -> Path | None:
@@ -56,12 +63,21 @@ Master = Annotated[
         metavar="ADDRESS",
     ),
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        envvar="OSRDYNE_PIPELINE_ENGINE",
+        callback=_engine,
+        help="What does the work: duckdb needs no Java; spark does it for many events; auto chooses by their number.",
+        metavar="auto|duckdb|spark",
+    ),
+]
 Memory = Annotated[
     str,
     typer.Option(
         envvar="OSRDYNE_PIPELINE_MEMORY",
         callback=_memory,
-        help="Memory of the Java that does the work here; more data needs more time, not more of it.",
+        help="Memory of the engine here; more data needs more time, not more of it.",
         metavar="SIZE",
     ),
 ]
@@ -69,3 +85,5 @@ Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSO
 
 #: Where tables are unless somebody says otherwise.
 DEFAULT_LAKE = Path("lake")
+#: Of an engine, where nobody has said anything: what bounds its memory on one machine.
+DEFAULT_MEMORY = "2g"

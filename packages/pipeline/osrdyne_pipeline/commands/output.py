@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import typer
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 
-from osrdyne_pipeline.commands.starting import Log
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime.console.output import CANNOT, failing_clearly
-
-#: Letters of a library's error that are shown; the rest is in the log.
-_LONGEST = 400
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or error}"
-    return " ".join((_spark(error) if isinstance(error, _OF_SPARK) else str(error)).split())
+    return " ".join(str(error).split())
 
 
-_OF_SPARK = (PySparkException, Py4JError)
 #: Turns known errors of a command into one line and exit status 2.
-one_line_errors = failing_clearly(
-    dict.fromkeys((PipelineError, OsrdyneError, *_OF_SPARK, OSError), CANNOT), words=_words
-)
+one_line_errors = failing_clearly(dict.fromkeys((PipelineError, OsrdyneError, OSError), CANNOT), words=_words)
 
 
 class Steps:
@@ -54,15 +44,3 @@ class Steps:
         if self._name is not None:
             typer.echo(f"{how}{time.monotonic() - self._begun:.1f} s", err=True)
             self._name = None
-
-
-def _spark(error: Exception) -> str:
-    """Return what a person needs of Spark's error: its own words, without those of Java."""
-    text = str(error)
-    if "OutOfMemoryError" in text:
-        return f"Java ran out of memory: give more by --memory; {Log.hint()}"
-    if found := re.search(r"osrdyne_pipeline\.errors\.\w+: (.+)", text):
-        return found.group(1)
-    said = re.search(r"(?:Caused by: )?[\w.]+(?:Exception|Error): ([^\n]+)", text)
-    first = said.group(1) if said else next(iter(text.splitlines()), type(error).__name__)
-    return f"Spark could not do it: {first[:_LONGEST]}; {Log.hint()}"

@@ -10,12 +10,12 @@ import typer
 
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
-from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.recommendation import advice, text
 from osrdyne_pipeline.recommendation.edit import change
-from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_pipeline.tables import shown
 from osrdyne_runtime.console.output import print_json
 
 #: In the folder of the pool: what was recommended last, for the report.
@@ -51,8 +51,9 @@ def command(
             help="cold: fewest cold starts at today's worker-hours; hours: the other way round.",
         ),
     ] = "cold",
+    engine: options.Engine = AUTO,
     master: options.Master = None,
-    memory: options.Memory = DEFAULT_MEMORY,
+    memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
 ) -> None:
     """Find better delays, and say how they do on days that they were not made from.
@@ -63,10 +64,9 @@ def command(
     if not place.exists("silver/requests"):
         raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
     ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal)
-    with spark("recommend", master=master, memory=memory) as session, Steps() as steps:
+    with started("recommend", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
-        requests, classes = (place.read(session, name) for name in ("silver/requests", "gold/key_classes"))
-        found = advice.recommend(requests, classes, ask, pool)
+        found = advice.recommend(shown(session, place, "silver/requests", "gold/key_classes"), ask, pool)
     document = found.to_json()
     (place.home / FILE).write_text(json_text.dumps(document), encoding="utf-8")
     makers = ((stack, change.pulumi), (ansible, change.ansible))

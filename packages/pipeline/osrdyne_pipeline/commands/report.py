@@ -14,14 +14,13 @@ import typer
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.recommend import FILE
-from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.evidence import evidence
-from osrdyne_pipeline.report.facts import gather
+from osrdyne_pipeline.report.facts import TABLES, gather
 from osrdyne_pipeline.report.page import page
-from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_protocol import foreign_json
 from osrdyne_runtime.console.output import print_json
 
@@ -37,7 +36,7 @@ def command(
         ),
     ] = None,
     master: options.Master = None,
-    memory: options.Memory = DEFAULT_MEMORY,
+    memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
 ) -> None:
     """Write one HTML page: demand, cold starts, latency, worker-hours, failures, forecast, and what to do next.
@@ -48,9 +47,10 @@ def command(
     place = Lake(lake, pool)
     if not place.exists("gold/demand"):
         raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
-    with spark("report", master=master, memory=memory) as session, Steps() as steps:
-        now = time.time_ns() // 1_000_000
-        found = gather(pool, lambda name: place.read(session, name), now_ms=now, progress=steps)
+    del master  # an option of all commands; small sums need no cluster
+    with SmallEngine.open(memory) as engine, Steps() as steps:
+        engine.show(place, *TABLES)
+        found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
     file = output or place.home / "report.html"
     text = page(with_recommendation(found, place.home / FILE))
     _replace(file, text)

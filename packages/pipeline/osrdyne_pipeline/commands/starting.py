@@ -1,4 +1,4 @@
-"""Start Spark, with clear words where it cannot: no Java, one that is too old, one that ends at once.
+"""Choose an engine and start it: Spark with clear words where it cannot, as without a Java or with one that is too old.
 
 What Java says goes to a log file, which is kept where the command fails. Within spark-submit there is a Java already,
 and Spark's own settings say where it logs.
@@ -11,15 +11,28 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from osrdyne_pipeline.errors import PipelineError
-from osrdyne_pipeline.session import session
+from osrdyne_pipeline.lake import Lake, rows_of
+from osrdyne_pipeline.small.engine import SmallEngine
+from osrdyne_runtime.console.imports import extra
+from osrdyne_runtime.console.output import CannotAsk
+
+# Imported where it starts: that takes a second, and who has a small pool may not have it.
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
+ENGINES = (AUTO, DUCKDB, SPARK)
+#: With more events than this, Spark is chosen: so many were measured, and their tables compared.
+MOST_EVENTS = 10_000_000
+#: Letters of Spark's error that are shown; the rest is in the log.
+_LONGEST = 400
 
 #: What Spark 4 asks for.
 OLDEST_JAVA = 17
@@ -40,22 +53,67 @@ class Log:
         return f"more is in {cls.path}" if cls.path is not None else "more is in Spark's log"
 
 
+class SparkFailed(PipelineError):
+    """Spark could not do what it was asked for."""
+
+
+def chosen(engine: str, master: str | None, lake: Lake) -> str:
+    """Return `duckdb` or `spark`: what was asked for, or else what fits. Raises `CannotAsk`.
+
+    Spark does what is given to a cluster, what runs in a session of Spark, and pools with many events.
+    """
+    if engine == DUCKDB and master is not None:
+        raise CannotAsk("--master names a cluster of Spark, and --engine duckdb does without: give one of both")
+    if engine != AUTO:
+        return engine
+    if master is not None or "SPARK_ENV_LOADED" in os.environ or _session() is not None:
+        return SPARK
+    return SPARK if rows_of(lake.path("bronze")) > MOST_EVENTS else DUCKDB
+
+
+def _session() -> SparkSession | None:
+    """Return the session that this process has."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+@contextlib.contextmanager
+def started(
+    name: str, lake: Lake, *, engine: str, master: str | None, memory: str
+) -> Iterator[SparkSession | SmallEngine]:
+    """Give the engine that was chosen, and end it. Raises `CannotAsk`, `CannotStart` and `SparkFailed`."""
+    with (
+        SmallEngine.open(memory)
+        if chosen(engine, master, lake) == DUCKDB
+        else spark(name, master=master, memory=memory)
+    ) as given:
+        yield given
+
+
 @contextlib.contextmanager
 def spark(name: str, *, master: str | None, memory: str) -> Iterator[SparkSession]:
-    """Give a session, and stop it, unless this process has one already. Raises `CannotStart`."""
-    if (already := SparkSession.getActiveSession()) is not None:
-        yield already
-        return
-    if "SPARK_ENV_LOADED" in os.environ:
-        made = session(f"osrdyne-pipeline {name}", master=master, memory=memory)
-    else:
-        check_java()
-        made = _start(name, master, memory)
-    made.sparkContext.setLogLevel("ERROR")
+    """Give a session, and stop it, unless this process has one already. Raises `CannotStart` and `SparkFailed`."""
+    with extra("osrdyne-pipeline[spark]"):
+        from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
     try:
-        yield made
-    finally:
-        made.stop()
+        if (already := _session()) is not None:
+            yield already
+            return
+        if "SPARK_ENV_LOADED" not in os.environ:
+            check_java()
+        made = _start(name, master, memory)
+        made.sparkContext.setLogLevel("ERROR")
+        try:
+            yield made
+        finally:
+            made.stop()
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(_words(error)) from error
     if Log.path is not None:
         Log.path.unlink(missing_ok=True)
         Log.path = None
@@ -80,6 +138,7 @@ def check_java() -> None:
     where = f"JAVA_HOME is {os.environ['JAVA_HOME']}" if os.environ.get("JAVA_HOME") else "java on PATH"
     what = f"install Java {OLDEST_JAVA} or later (Debian: default-jre-headless), on PATH or named in JAVA_HOME"
     version = java_version()
+    what += "; or do without, by --engine duckdb"
     if version is None:
         raise CannotStart(f"Spark needs a Java, and there is none here ({where}): {what}")
     if version < OLDEST_JAVA:
@@ -87,6 +146,12 @@ def check_java() -> None:
 
 
 def _start(name: str, master: str | None, memory: str) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+
+    from osrdyne_pipeline.session import session
+
+    if "SPARK_ENV_LOADED" in os.environ:
+        return session(f"osrdyne-pipeline {name}", master=master, memory=memory)
     handle, path = tempfile.mkstemp(prefix="osrdyne-pipeline-", suffix=".log")
     Log.path = Path(path)
     saved = os.dup(2)
@@ -107,3 +172,15 @@ def _start(name: str, master: str | None, memory: str) -> SparkSession:
 def _line(error: Exception) -> str:
     said = re.search(r"(?:Exception|Error): ([^\n]+)", str(error))
     return said.group(1) if said else next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _words(error: Exception) -> str:
+    """Return what a person needs of Spark's error: its own words, without those of Java."""
+    text = str(error)
+    if "OutOfMemoryError" in text:
+        return f"Java ran out of memory: give more by --memory; {Log.hint()}"
+    if found := re.search(r"osrdyne_pipeline\.errors\.\w+: (.+)", text):
+        return found.group(1)
+    said = re.search(r"(?:Caused by: )?[\w.]+(?:Exception|Error): ([^\n]+)", text)
+    first = said.group(1) if said else next(iter(text.splitlines()), type(error).__name__)
+    return f"Spark could not do it: {first[:_LONGEST]}; {Log.hint()}"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import pyarrow.dataset as ds
 import typer
 
-from osrdyne_pipeline import tables
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
-from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
-from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_pipeline.lake import Lake, rows_of
+from osrdyne_pipeline.small.engine import QUERIES
+from osrdyne_pipeline.tables import build
 from osrdyne_runtime.console.output import print_json
 
 
@@ -22,8 +20,9 @@ from osrdyne_runtime.console.output import print_json
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
+    engine: options.Engine = AUTO,
     master: options.Master = None,
-    memory: options.Memory = DEFAULT_MEMORY,
+    memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
 ) -> None:
     """Make silver and gold from bronze: requests, lives of groups, and an answer to each question.
@@ -35,9 +34,13 @@ def command(
     if not place.exists("bronze"):
         raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")
     begun = time.monotonic()
-    with spark("tables", master=master, memory=memory) as session, place.only_writer("tables"), Steps() as steps:
-        tables.build(session, place, steps)
-    rows = {name: _rows(place.path(name)) for name in ("bronze", *tables.STEPS)}
+    with (
+        started("tables", place, engine=engine, master=master, memory=memory) as session,
+        place.only_writer("tables"),
+        Steps() as steps,
+    ):
+        build(session, place, steps)
+    rows = {name: rows_of(place.path(name)) for name in ("bronze", *QUERIES)}
     seconds = time.monotonic() - begun
     if json:
         print_json({"pool": pool, "lake": str(place.home), "rows": rows, "seconds": round(seconds, 1)})
@@ -45,8 +48,3 @@ def command(
     for name, number in rows.items():
         typer.echo(f"{name:<18} {number:>12,}")
     typer.echo(f"tables of {pool} in {place.home}, {seconds:.1f} s")
-
-
-def _rows(table: Path) -> int:
-    """Return how many rows a table has, from what its files say of themselves."""
-    return int(ds.dataset(table.resolve(), format="parquet").count_rows())

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from pyspark.sql import DataFrame
 
 from osrdyne_pipeline.recommendation import evidence
-from osrdyne_pipeline.recommendation.calls import DAY, Calls, collect
+from osrdyne_pipeline.recommendation.calls import DAY, Calls, Tables, collect
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.recommendation.evidence import CANDIDATES, Judged, Split, date
 from osrdyne_pipeline.recommendation.fitting import DelaySearch, Fitted, FittingPlan
@@ -57,12 +56,13 @@ class AdviceRequest:
     seed: int = 7
 
 
-def recommend(requests: DataFrame, classes: DataFrame, ask: AdviceRequest, pool: str) -> Recommendation:
-    """Return the recommendation from REQUESTS and KEY_CLASSES. Raises ValueError for a goal that is none."""
+def recommend(tables: Tables, ask: AdviceRequest, pool: str) -> Recommendation:
+    """Return the recommendation from the tables `requests` and `key_classes`. Raises ValueError for another goal."""
     if ask.goal not in GOALS:
         raise ValueError(f"{ask.goal!r} is not a goal; give {' or '.join(GOALS)}")
-    by_key = {row["key"]: row["class"] for row in classes.select("key", "class").toLocalIterator()}
-    return advise(collect(requests), by_key, ask, pool)
+    classes = tables.table("select key, class from key_classes")
+    by_key = dict(zip(*(classes.column(name).to_pylist() for name in ("key", "class")), strict=True))
+    return advise(collect(tables), by_key, ask, pool)
 
 
 def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:
@@ -74,7 +74,7 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     today = fixed(len(calls.keys), ask.unbind, ask.stop)
     plan = FittingPlan(most_overrides=ask.most_overrides, kept=ask.unbind + ask.stop)
     judged, better = _offered(evidence.judge(calls, parts, plan, today, ask.seed, ask.goal), ask.goal)
-    advice, offered = _classes(calls, classes, judged, parts), judged.evidence.offered
+    advice, offered = _classes(calls, classes, judged, parts, ask.goal), judged.evidence.offered
     if not better:
         return _answer(calls, ask, pool, _none_is_better(judged.evidence), judged=judged, classes=advice)
     if offered == evidence.SAME_TIME:
@@ -178,9 +178,9 @@ def _settings(
     )
 
 
-def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split) -> tuple[ClassAdvice, ...]:
+def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split, goal: str) -> tuple[ClassAdvice, ...]:
     """One delay a class: the one that is best at the price of a cold start that ours pays, found before the held-out
-    weeks and counted on them.
+    weeks and counted on them. A class that is not better so on them is left out.
     """
     names = np.array([classes.get(key, "rare") for key in calls.keys])
     begin, held, _ = parts.fold(0)
@@ -203,7 +203,16 @@ def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split
                 float(hours[best, mine].sum()),
             )
         )
-    return tuple(found)
+    return tuple(advice for advice in found if _helps(advice, goal))
+
+
+def _helps(advice: ClassAdvice, goal: str) -> bool:
+    """Whether a class has less of what was to get less, and not much more of the other."""
+    cold, cold_before = advice.cold_after, advice.cold_before
+    hours, hours_before = advice.hours_after, advice.hours_before
+    if goal == "cold":
+        return cold < cold_before and hours <= MORE_HOURS * hours_before
+    return hours < hours_before and cold <= MORE_COLD * cold_before
 
 
 def _answer(

@@ -1,19 +1,19 @@
 """What policies are judged on: each key's stretches of activity, out of silver requests, as arrays.
 
-Spark orders the requests of each key and merges those less than MERGE_SECONDS apart into one stretch; so a key has at
-most one stretch a minute of history, and what comes to this process is bounded: of a longer history than `most`
+The engine orders the requests of each key and merges those less than MERGE_SECONDS apart into one stretch; so a key has
+at most one stretch a minute of history, and what comes to this process is bounded: of a longer history than `most`
 stretches only the newest weeks are taken.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+import pyarrow as pa
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -26,6 +26,24 @@ DAY = 86_400
 WEEK = 7 * DAY
 #: The order of a key's requests.
 ORDER = ("seen_ms", "request_id", "number")
+#: The stretches of the table `requests`. A request whose end is not known ended when it was last seen.
+STRETCHES = f"""
+    with ended as (
+        select *, greatest(seen_ms, coalesce(done_ms, received_ms, seen_ms)) as end_ms from requests
+    ), apart as (
+        select key, seen_ms, end_ms, request_id, number, case when seen_ms - max(end_ms) over (
+                partition by key order by {", ".join(ORDER)} rows between unbounded preceding and 1 preceding
+            ) < {MERGE_SECONDS * 1000} then 0 else 1 end as begins
+        from ended
+    ), numbered as (
+        select key, seen_ms, end_ms, sum(begins) over (
+                partition by key order by {", ".join(ORDER)} rows between unbounded preceding and current row
+            ) as stretch
+        from apart
+    )
+    select key, min(seen_ms) as begin_ms, max(end_ms) as end_ms, count(*) as requests
+    from numbered group by key, stretch
+"""
 
 
 @dataclass(frozen=True)
@@ -83,15 +101,22 @@ class Calls:
         )
 
 
-def collect(requests: DataFrame, most: int = MOST_STRETCHES) -> Calls:
-    """Return the calls of REQUESTS: all of them, or the newest whole weeks of at most `most` stretches."""
-    found = stretches(requests).persist(StorageLevel.DISK_ONLY)
-    try:
-        since = _newest(found, most)
-        kept = found if since is None else found.where(F.col("begin_ms") >= since)
-        table = kept.select("key", "begin_ms", "end_ms", "requests").orderBy("key", "begin_ms").toArrow()
-    finally:
-        found.unpersist()
+class Tables(Protocol):
+    """What answers queries, in words that Spark and DuckDB both understand."""
+
+    def table(self, query: str) -> pa.Table:
+        """Return the rows of a query."""
+
+    def kept(self, name: str, query: str) -> AbstractContextManager[None]:
+        """Let queries know the rows of a query by a name meanwhile, so that they are computed once."""
+
+
+def collect(tables: Tables, most: int = MOST_STRETCHES) -> Calls:
+    """Return the calls of the table `requests`: all of them, or the newest whole weeks of at most `most` stretches."""
+    with tables.kept("stretches", STRETCHES):
+        since = _newest(tables, most)
+        kept = "" if since is None else f"where begin_ms >= {since}"
+        table = tables.table(f"select key, begin_ms, end_ms, requests from stretches {kept} order by key, begin_ms")
     encoded = table.column("key").combine_chunks().dictionary_encode()
     return Calls.of(
         tuple(encoded.dictionary.to_pylist()),
@@ -103,41 +128,15 @@ def collect(requests: DataFrame, most: int = MOST_STRETCHES) -> Calls:
     )
 
 
-def _newest(found: DataFrame, most: int) -> int | None:
+def _newest(tables: Tables, most: int) -> int | None:
     """Return the begin (milliseconds) of the newest weeks that together have at most `most` stretches; None: all."""
     week_ms = WEEK * 1000
-    weeks = found.groupBy(F.floor(F.col("begin_ms") / week_ms).alias("week")).count().orderBy(F.desc("week")).collect()
+    begin = f"begin_ms - begin_ms % {week_ms}"
+    weeks = tables.table(f"select {begin} as week, count(*) as n from stretches group by week order by week desc")
     total, oldest = 0, None
-    for row in weeks:
-        total += row["count"]
+    for row in weeks.to_pylist():
+        total += row["n"]
         if total > most and oldest is not None:
-            return int(oldest) * week_ms
+            return int(oldest)
         oldest = row["week"]
     return None
-
-
-def end_ms() -> Column:
-    """When a request was done with; where that is not known, when it was last seen."""
-    return F.greatest("seen_ms", F.coalesce("done_ms", "received_ms", "seen_ms"))
-
-
-def gaps(requests: DataFrame) -> DataFrame:
-    """Return each request's key, its `seen_ms` and `end_ms`, and `before_ms`: until when its key had been active, null
-    for a key's first.
-    """
-    earlier = Window.partitionBy("key").orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, -1)
-    return requests.select("key", "request_id", "number", "seen_ms", end_ms().alias("end_ms")).withColumn(
-        "before_ms", F.max("end_ms").over(earlier)
-    )
-
-
-def stretches(requests: DataFrame) -> DataFrame:
-    """Return key, begin_ms, end_ms and requests of each stretch."""
-    so_far = Window.partitionBy("key").orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    apart = F.coalesce(F.col("seen_ms") - F.col("before_ms") >= MERGE_SECONDS * 1000, F.lit(True))
-    return (
-        gaps(requests)
-        .withColumn("stretch", F.sum(apart.cast("long")).over(so_far))
-        .groupBy("key", "stretch")
-        .agg(F.min("seen_ms").alias("begin_ms"), F.max("end_ms").alias("end_ms"), F.count("*").alias("requests"))
-    )

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
-from osrdyne_pipeline.recommendation.calls import ORDER, end_ms, gaps
+from osrdyne_pipeline.recommendation.calls import ORDER
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import KEEP_ALIVE
 
@@ -88,4 +88,19 @@ def _summed(binned: DataFrame, candidates: list[int], edges: list[int]) -> DataF
             F.sum(F.col("busy") + idle).alias("up_ms"),
             F.sum(idle).alias("idle_ms"),
         )
+    )
+
+
+def end_ms() -> Column:
+    """When a request was done with; where that is not known, when it was last seen."""
+    return F.greatest("seen_ms", F.coalesce("done_ms", "received_ms", "seen_ms"))
+
+
+def gaps(requests: DataFrame) -> DataFrame:
+    """Return each request's key, its `seen_ms` and `end_ms`, and `before_ms`: until when its key had been active, null
+    for a key's first.
+    """
+    earlier = Window.partitionBy("key").orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, -1)
+    return requests.select("key", "request_id", "number", "seen_ms", end_ms().alias("end_ms")).withColumn(
+        "before_ms", F.max("end_ms").over(earlier)
     )

@@ -18,7 +18,7 @@ def render(recommendation: Recommendation) -> str:
     if recommendation.evidence is not None:
         lines += ["", *_evidence(recommendation.evidence)]
     if recommendation.classes:
-        lines += ["", "one delay for each class of keys, on the same weeks:"]
+        lines += ["", "one delay for a class of keys, on the same weeks:"]
         lines += [
             f"  {row.name}: keep {duration(row.delay)}; {row.keys} keys, cold starts {row.cold_before} -> "
             f"{row.cold_after}, worker-hours {row.hours_before:.0f} -> {row.hours_after:.0f}"
@@ -42,10 +42,6 @@ def _evidence(found: RecommendationEvidence) -> list[str]:
         head,
         *rows,
         f"ours in parts of today's: {parts}, worker-hours {_ratio(found.hours)}",
-        *(
-            f"{'reached' if aim.reached else 'NOT reached'}: {aim.text}: {aim.found:.3f}, wanted {aim.wanted:g} or less"
-            for aim in found.targets
-        ),
     ]
 
 

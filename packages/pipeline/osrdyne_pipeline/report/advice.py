@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from osrdyne_pipeline.report import numbers
@@ -105,14 +106,17 @@ def _capacity(forecast: Forecast) -> NextStep:
         workers, high = by_hour.get(expected.hour, (0.0, 0.0))
         by_hour[expected.hour] = (workers + expected.workers, high + expected.workers_high)
     hour, (workers, high) = max(by_hour.items(), key=lambda pair: (pair[1][1], -pair[0]))
-    return NextStep(
-        f"Have room for {_up(high)} busy workers on {forecast.day}",
-        f"The busiest hour is expected from {hour:02}:00 UTC, with {numbers.count(workers)} workers busy at once.",
+    room = max(1, math.ceil(high))
+    # A part of a worker is not a thing to picture; the work of the hour is.
+    busy = (
+        f"{numbers.count(round(workers))} workers busy at once"
+        if round(workers) > 1
+        else f"{numbers.duration(workers * numbers.HOUR_MS)} of work"
     )
-
-
-def _up(number: float) -> str:
-    return f"{-int(-number // 1):,}"
+    return NextStep(
+        f"Have room for {room:,} busy {'worker' if room == 1 else 'workers'} on {forecast.day}",
+        f"The busiest hour is expected from {hour:02}:00 UTC, with {busy}.",
+    )
 
 
 def _unknown(content: ReportContent) -> NextStep | None:

@@ -122,16 +122,6 @@ class ClassEffect:
 
 
 @dataclass(frozen=True)
-class ReportedTarget:
-    """Something that was asked of the recommendation, and what was found."""
-
-    text: str
-    wanted: float
-    found: float
-    reached: bool
-
-
-@dataclass(frozen=True)
 class ReportedEvidence:
     """What the recommendation would have done on days that it was not made from."""
 
@@ -147,7 +137,6 @@ class ReportedEvidence:
     #: Keys that get settings of their own.
     changed: int
     classes: list[ClassEffect] = field(default_factory=list)
-    targets: list[ReportedTarget] = field(default_factory=list)
     #: Fixed delays tried on the same days: delay, cold starts and worker time of all keys.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     #: What settings of their own for keys can reach: cold starts and worker time, from the cheapest on.

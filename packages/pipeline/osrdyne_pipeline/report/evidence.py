@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from osrdyne_pipeline.report.content import ClassEffect, PolicyFigures, ReportedEvidence, ReportedTarget
+from osrdyne_pipeline.report.content import ClassEffect, PolicyFigures, ReportedEvidence
 from osrdyne_pipeline.report.numbers import HOUR_MS
 
 
@@ -26,10 +26,6 @@ def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
         classes=[
             ClassEffect(row["name"], row["keys"], round(1000 * row["delay"]), row["cold_before"], row["cold_after"])
             for row in document["classes"]
-        ],
-        targets=[
-            ReportedTarget(target["text"], target["wanted"], target["found"], target["reached"])
-            for target in found["targets"]
         ],
         delays=[(round(1000 * point["delay"]), *_point(point)) for point in document["fixed_curve"]],
         frontier=[_point(point) for point in document["our_curve"]],

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
-
 from osrdyne_pipeline.report import content, numbers
 from osrdyne_pipeline.report.element import shown
 from osrdyne_protocol.statuses import OK
@@ -28,25 +25,30 @@ PARTS = ("totals", "demand", "latency", "workers", "failures")
 
 #: Told before each part: its name, the how manieth it is, and of how many.
 Progress = Callable[[str, int, int], None]
-#: Gives a table of the lake by its name; see schemas.TABLES.
-Read = Callable[[str], DataFrame]
+#: Gives the rows of a query, which knows `TABLES` by the last part of their names.
+Ask = Callable[[str], list[dict[str, Any]]]
+#: The tables that are asked; see schemas.TABLES.
+TABLES = (
+    *("rejects", "silver/events", "silver/requests", "gold/demand", "gold/cold_starts", "gold/latency"),
+    *("gold/worker_hours", "gold/failures", "gold/key_classes", "gold/forecast", "gold/keep_alive"),
+)
 
 
-def gather(pool: str, read: Read, *, now_ms: int, progress: Progress) -> content.ReportContent:
+def gather(pool: str, ask: Ask, *, now_ms: int, progress: Progress) -> content.ReportContent:
     """Return what the tables say; without evidence, which is the recommendation's. `progress` is told of each part."""
     parts = ((part, number, len(PARTS)) for number, part in enumerate(PARTS, 1))
     progress(*next(parts))
-    totals = _totals(read)
+    totals = _totals(ask)
     progress(*next(parts))
-    span = _span(read("gold/demand"))
-    demand, heat = _demand(read, span), _heat(read, span, totals.keys)
+    span = _span(ask)
+    demand, heat = _demand(ask, span), _heat(ask, span, totals.keys)
     progress(*next(parts))
-    cold, warm, slowest = _latency(read, cold=True), _latency(read, cold=False), _slowest(read)
+    cold, warm, slowest = _latency(ask, cold=True), _latency(ask, cold=False), _slowest(ask)
     progress(*next(parts))
-    worker_hours, forecast, delays = _worker_hours(read, span), _forecast(read), _delays(read)
+    worker_hours, forecast, delays = _worker_hours(ask, span), _forecast(ask), _delays(ask)
     progress(*next(parts))
-    causes, more = _causes(read)
-    rejects = [(row[0], row[1]) for row in _sorted_counts(read("rejects"), "reason")]
+    causes, more = _causes(ask)
+    rejects = _rejects(ask)
     return content.ReportContent(
         pool=pool,
         made_ms=now_ms,
@@ -58,7 +60,7 @@ def gather(pool: str, read: Read, *, now_ms: int, progress: Progress) -> content
         cold_latency=cold,
         warm_latency=warm,
         worker_hours=worker_hours,
-        classes=_classes(read),
+        classes=_classes(ask),
         causes=causes,
         more_causes=more,
         slowest=slowest,
@@ -67,33 +69,24 @@ def gather(pool: str, read: Read, *, now_ms: int, progress: Progress) -> content
     )
 
 
-def _totals(read: Read) -> content.Totals:
-    outcome = F.col("outcome")
-    requests = _one(
-        read("silver/requests").agg(
-            F.count("*").alias("requests"),
-            F.count_if(outcome.isNotNull() & (outcome != OK)).alias("failed"),
-            F.count_if(outcome.isNull()).alias("unknown"),
-        )
+def _totals(ask: Ask) -> content.Totals:
+    (requests,) = ask(
+        f"""select count(*) as requests, count(*) filter (outcome <> '{OK}') as failed,
+            count(*) filter (outcome is null) as unknown from requests"""
     )
-    cold = _one(
-        read("gold/cold_starts").agg(
-            F.sum("cold").alias("cold"), F.sum("waited_ms").alias("waited_ms"), F.max("worst_ms").alias("worst_ms")
-        )
+    (cold,) = ask(
+        "select sum(cold)::bigint as cold, sum(waited_ms)::bigint as waited_ms, max(worst_ms) as worst_ms "
+        "from cold_starts"
     )
-    time = _one(read("gold/worker_hours").agg(F.sum("up_ms").alias("up_ms"), F.sum("busy_ms").alias("busy_ms")))
-    keys = read("gold/key_classes").count()
-    return content.Totals(events=read("silver/events").count(), keys=keys, **requests, **cold, **time)
+    (time,) = ask("select sum(up_ms)::bigint as up_ms, sum(busy_ms)::bigint as busy_ms from worker_hours")
+    (counts,) = ask("select (select count(*) from events) as events, (select count(*) from key_classes) as keys")
+    # Nothing at all is 0.
+    return content.Totals(**{name: value or 0 for name, value in (requests | cold | time | counts).items()})
 
 
-def _one(rows: DataFrame) -> dict[str, int]:
-    """Return the one row of totals; nothing at all is 0."""
-    return {name: value or 0 for name, value in rows.collect()[0].asDict().items()}
-
-
-def _span(demand: DataFrame) -> tuple[int, int] | None:
-    first, last = demand.agg(F.min("hour_ms"), F.max("hour_ms")).collect()[0]
-    return None if first is None else (first, last + numbers.HOUR_MS)
+def _span(ask: Ask) -> tuple[int, int] | None:
+    (found,) = ask("select min(hour_ms) as first, max(hour_ms) as last from demand")
+    return None if found["first"] is None else (found["first"], found["last"] + numbers.HOUR_MS)
 
 
 def bucket_days(span: tuple[int, int]) -> int:
@@ -102,40 +95,33 @@ def bucket_days(span: tuple[int, int]) -> int:
     return next((size for size in (0, 1, 7, 28) if days / (size or 1 / 24) <= COLUMNS), 364)
 
 
-def _demand(read: Read, span: tuple[int, int] | None) -> content.Buckets | None:
+def _demand(ask: Ask, span: tuple[int, int] | None) -> content.Buckets | None:
     if span is None:
         return None
-    return _over_time(
-        read("gold/demand").select(
-            F.col("hour_ms").alias("at"),
-            F.col("cold").alias("first"),
-            (F.col("requests") - F.col("cold")).alias("second"),
-        ),
-        span,
-        bucket_days(span),
-    )
+    rows = 'select hour_ms as "at", cold as first, requests - cold as second from demand'
+    return _over_time(ask, rows, span, bucket_days(span))
 
 
-def _worker_hours(read: Read, span: tuple[int, int] | None) -> content.Buckets | None:
-    rows = read("gold/worker_hours").select(
-        (F.unix_date("day").cast("long") * numbers.DAY_MS).alias("at"),
-        (F.col("busy_ms") / numbers.HOUR_MS).alias("first"),
-        (F.col("idle_ms") / numbers.HOUR_MS).alias("second"),
-    )
-    first, last = rows.agg(F.min("at"), F.max("at")).collect()[0]
-    if first is None or span is None:
+def _worker_hours(ask: Ask, span: tuple[int, int] | None) -> content.Buckets | None:
+    hour, day = numbers.HOUR_MS, numbers.DAY_MS
+    rows = f"""select (day - date '1970-01-01') * {day} as "at", busy_ms / {hour} as first, idle_ms / {hour} as second
+        from worker_hours"""
+    (found,) = ask(f'select min("at") as first, max("at") as last from ({rows})')
+    if found["first"] is None or span is None:
         return None
-    return _over_time(rows, (first, last + numbers.DAY_MS), max(1, bucket_days(span)))
+    return _over_time(ask, rows, (found["first"], found["last"] + day), max(1, bucket_days(span)))
 
 
-def _over_time(rows: DataFrame, span: tuple[int, int], days: int) -> content.Buckets:
+def _over_time(ask: Ask, rows: str, span: tuple[int, int], days: int) -> content.Buckets:
     """Sum `first` and `second` by stretch of time of `at`; longer stretches than a day give the mean of a day."""
     size = days * numbers.DAY_MS if days else numbers.HOUR_MS
     begin = span[0] - span[0] % (numbers.DAY_MS if days else numbers.HOUR_MS)
-    number = F.floor((F.col("at") - begin) / size).alias("number")
     sums = {
         row["number"]: (row["first"], row["second"])
-        for row in rows.groupBy(number).agg(F.sum("first").alias("first"), F.sum("second").alias("second")).collect()
+        for row in ask(
+            f"""select ("at" - {begin}) // {size} as number, sum(first)::double as first, sum(second)::double as second
+                from ({rows}) group by number"""
+        )
     }
     places = range(-(-(span[1] - begin) // size))
     # The last stretch may be cut off: its mean is one of the days that it has.
@@ -145,32 +131,34 @@ def _over_time(rows: DataFrame, span: tuple[int, int], days: int) -> content.Buc
     return content.Buckets(days, [name(begin + place * size) for place in places], *values)
 
 
-def _heat(read: Read, span: tuple[int, int] | None, keys: int) -> list[content.KeyHours]:
+def _heat(ask: Ask, span: tuple[int, int] | None, keys: int) -> list[content.KeyHours]:
     if span is None:
         return []
     days = max(1, -(-span[1] // numbers.DAY_MS) - span[0] // numbers.DAY_MS)
-    top = [row["key"] for row in _heaviest(read("gold/key_classes"), F.col("requests")).limit(HEAT_KEYS).collect()]
-    # One that is not in the list is in the row of all others, whose name no key can have.
-    row = F.when(F.col("key").isin(top), F.struct(F.lit(True), F.col("key")))
-    hour = F.floor((F.col("hour_ms") % numbers.DAY_MS) / numbers.HOUR_MS).alias("hour")
+    heaviest = f"select key from key_classes order by requests desc, key limit {HEAT_KEYS}"
+    top = [row["key"] for row in ask(heaviest)]
+    # A key that is not in the list is in the row of all others, whose name no key can have.
+    found = ask(
+        f"""select top.key as key, hour_ms % {numbers.DAY_MS} // {numbers.HOUR_MS} as hour,
+                sum(requests)::bigint as n
+            from demand left join ({heaviest}) as top on demand.key = top.key group by 1, 2"""
+    )
     sums: dict[str | None, list[float]] = {}
-    for found in read("gold/demand").groupBy(row.alias("row"), hour).agg(F.sum("requests").alias("n")).collect():
-        name = found["row"][1] if found["row"] is not None else None
-        sums.setdefault(name, [0.0] * 24)[found["hour"]] = found["n"] / days
+    for row in found:
+        sums.setdefault(row["key"], [0.0] * 24)[row["hour"]] = row["n"] / days
     rows = [content.KeyHours(shown(key), sums[key]) for key in top if key in sums]
     if None in sums:
         rows.append(content.KeyHours(f"{keys - len(top):,} other keys", sums[None]))
     return rows
 
 
-def _latency(read: Read, *, cold: bool) -> list[content.LatencySplit]:
-    rows = read("gold/latency").where(F.col("cold") == cold)
+def _latency(ask: Ask, *, cold: bool) -> list[content.LatencySplit]:
     parts = ("orphan_ms", "start_ms", "queue_ms", "run_ms")
-    sums = [F.sum(name).alias(name) for name in ("requests", *parts)]
-    weight = F.col("orphan_ms") + F.col("start_ms") + F.col("queue_ms") if cold else F.col("requests")
-    by_key = _heaviest(rows.groupBy("key").agg(*sums), weight).limit(LATENCY_KEYS).collect()
-    whole = rows.agg(*sums).collect()[0]
-    named = [("all keys", whole), *((shown(row["key"]), row) for row in by_key)]
+    sums = ", ".join(f"sum({name})::bigint as {name}" for name in ("requests", *parts))
+    rows = f"from latency where cold = {cold}"
+    weight = "sum(orphan_ms + start_ms + queue_ms)" if cold else "sum(requests)"
+    by_key = ask(f"select key, {sums} {rows} group by key order by {weight} desc, key limit {LATENCY_KEYS}")
+    named = [("all keys", ask(f"select {sums} {rows}")[0]), *((shown(row["key"]), row) for row in by_key)]
     return [
         content.LatencySplit(name, row["requests"], *(row[part] / row["requests"] for part in parts))
         for name, row in named
@@ -178,32 +166,32 @@ def _latency(read: Read, *, cold: bool) -> list[content.LatencySplit]:
     ]
 
 
-def _classes(read: Read) -> list[content.KeyClass]:
-    rows = (
-        read("gold/key_classes")
-        .groupBy("class")
-        .agg(F.count("*").alias("keys"), F.sum("requests").alias("requests"), F.sum("cold").alias("cold"))
+def _classes(ask: Ask) -> list[content.KeyClass]:
+    rows = ask(
+        """select class as name, count(*) as keys, sum(requests)::bigint as requests, sum(cold)::bigint as cold
+            from key_classes group by class order by requests desc, name"""
     )
-    return [content.KeyClass(*row) for row in rows.orderBy(F.desc("requests"), "class").collect()]
+    return [content.KeyClass(**row) for row in rows]
 
 
-def _causes(read: Read) -> tuple[list[content.Cause], tuple[int, int]]:
-    failures = read("gold/failures")
-    number, requests = failures.agg(F.count("*"), F.coalesce(F.sum("requests"), F.lit(0))).collect()[0]
-    fields = list(content.Cause.__dataclass_fields__)
-    top = failures.orderBy(F.desc("requests"), "cause").limit(CAUSES).select(*fields).collect()
-    listed = [content.Cause(**row.asDict()) for row in top]
-    return listed, (number - len(listed), requests - sum(row.requests for row in listed))
+def _causes(ask: Ask) -> tuple[list[content.Cause], tuple[int, int]]:
+    (whole,) = ask("select count(*) as causes, coalesce(sum(requests), 0)::bigint as requests from failures")
+    fields = ", ".join(content.Cause.__dataclass_fields__)
+    top = ask(f"select {fields} from failures order by requests desc, cause limit {CAUSES}")
+    listed = [content.Cause(**row) for row in top]
+    return listed, (whole["causes"] - len(listed), whole["requests"] - sum(cause.requests for cause in listed))
 
 
-def _slowest(read: Read) -> list[tuple[str, int, int]]:
-    sums = read("gold/cold_starts").groupBy("key").agg(F.sum("cold").alias("cold"), F.sum("waited_ms").alias("waited"))
-    rows = _heaviest(sums.where("waited > 0"), F.col("waited")).limit(3).collect()
+def _slowest(ask: Ask) -> list[tuple[str, int, int]]:
+    rows = ask(
+        """select key, sum(cold)::bigint as cold, sum(waited_ms)::bigint as waited from cold_starts
+            group by key having waited > 0 order by waited desc, key limit 3"""
+    )
     return [(shown(row["key"]), row["cold"], row["waited"]) for row in rows]
 
 
-def _forecast(read: Read) -> content.Forecast | None:
-    rows: list[Any] = read("gold/forecast").orderBy("class", "hour").limit(1000).collect()
+def _forecast(ask: Ask) -> content.Forecast | None:
+    rows = ask("from forecast order by class, hour limit 1000")
     if not rows:
         return None
     hours = [
@@ -215,15 +203,14 @@ def _forecast(read: Read) -> content.Forecast | None:
     return content.Forecast(str(rows[0]["day"]), rows[0]["days_of_history"], hours)
 
 
-def _delays(read: Read) -> list[tuple[int, int, int]]:
-    sums = read("gold/keep_alive").groupBy("delay_ms").agg(F.sum("cold").alias("cold"), F.sum("up_ms").alias("up_ms"))
-    return [(row["delay_ms"], row["cold"], row["up_ms"]) for row in sums.orderBy("delay_ms").limit(200).collect()]
+def _delays(ask: Ask) -> list[tuple[int, int, int]]:
+    rows = ask(
+        """select delay_ms, sum(cold)::bigint as cold, sum(up_ms)::bigint as up_ms from keep_alive
+            group by delay_ms order by delay_ms limit 200"""
+    )
+    return [(row["delay_ms"], row["cold"], row["up_ms"]) for row in rows]
 
 
-def _heaviest(rows: DataFrame, weight: Column) -> DataFrame:
-    """Sort so that the heaviest keys come first, always in the same order."""
-    return rows.orderBy(weight.desc(), F.col("key"))
-
-
-def _sorted_counts(rows: DataFrame, name: str) -> list[Any]:
-    return rows.groupBy(name).agg(F.count("*").alias("n")).orderBy(F.desc("n"), name).limit(20).collect()
+def _rejects(ask: Ask) -> list[tuple[str, int]]:
+    rows = ask("select reason, count(*) as n from rejects group by reason order by n desc, reason limit 20")
+    return [(row["reason"], row["n"]) for row in rows]

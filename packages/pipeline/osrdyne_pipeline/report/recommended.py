@@ -32,24 +32,26 @@ def before_and_after(content: ReportContent) -> Element:
         *(element("p", note) for note in _notes(evidence)),
     ]
     listed = [
-        [name, numbers.count(policy.cold), numbers.hours(policy.up_ms), f"{policy.p75_rate:.3f}"]
+        [name, numbers.count(policy.cold), numbers.hours(policy.up_ms), _percent(policy.p75_rate)]
         for name, policy, _ in policies
     ]
-    numbered = table(["policy", "cold starts", "worker-hours", "75th percentile of keys' cold rates"], listed)
-    return section(title, lead, *inside, _targets(evidence), numbered)
+    numbered = table(["policy", "cold starts", "worker-hours", "cold requests, at most, of three keys in four"], listed)
+    return section(title, lead, *inside, numbered)
 
 
 def by_class(content: ReportContent) -> Element:
     """Return what one delay for each class of keys would do."""
     title, evidence = "One delay for each class of keys", content.evidence
-    if evidence is None or not evidence.classes:
+    if evidence is None:
         return nothing(title, content.no_evidence)
+    if not evidence.classes:
+        return nothing(title, "No class of keys does better with one delay of its own than with today's delays.")
     names = [f"{row.name}: {numbers.duration(row.delay_ms)}" for row in evidence.classes]
     before = Series("today's delays", "before", [row.before for row in evidence.classes])
     after = Series("that delay", "after", [row.after for row in evidence.classes])
     lead = (
-        "The simplest change: cold starts on the same held-out days, if each class of keys had one delay, the best for "
-        "it. Settings for single keys reach more."
+        "The simplest change: cold starts on the same held-out days, if a class of keys had one delay. Classes that do "
+        "no better so are left out. Settings for single keys reach more."
     )
     listed = [[row.name, *map(numbers.count, (row.keys, row.before, row.after))] for row in evidence.classes]
     drawn = pairs(title, "By key class", names, before, after)
@@ -95,26 +97,15 @@ def _each(values: Sequence[tuple[str, str, float]]) -> list[Series]:
     ]
 
 
+def _percent(rate: float) -> str:
+    return numbers.share(rate, 1)
+
+
 def _notes(evidence: ReportedEvidence) -> list[str]:
     low, high = (100 * (bound - 1) for bound in evidence.interval)
     change = (
-        f"Cold starts change by {low:+.1f} % to {high:+.1f} % with 95 % confidence. The 75th percentile of the keys' "
-        f"cold-start rates goes from {evidence.today.p75_rate:.3f} to {evidence.ours.p75_rate:.3f}."
+        f"Cold starts change by {low:+.1f} % to {high:+.1f} % with 95 % confidence. Of three keys in four, at most "
+        f"{_percent(evidence.today.p75_rate)} of the requests are cold with today's settings, and at most "
+        f"{_percent(evidence.ours.p75_rate)} with the others."
     )
     return [change, *([f"Nothing is recommended: {'; '.join(evidence.reasons)}."] if evidence.reasons else [])]
-
-
-def _targets(evidence: ReportedEvidence) -> Element:
-    """Return what was asked of the recommendation, each with the number that was found."""
-    return element(
-        "ul",
-        *(
-            element(
-                "li",
-                element("strong", "Reached" if target.reached else "Not reached"),
-                f": {target.text}: {target.found:.3g}, wanted at most {target.wanted:.3g}.",
-            )
-            for target in evidence.targets
-        ),
-        class_="targets",
-    )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
 from osrdyne_pipeline.schemas import LIVES
 from osrdyne_pipeline.silver.days import DAY_MS, day_of
+from osrdyne_pipeline.spark.rows import of_arrow
 from osrdyne_protocol import events as names
 
 #: Kinds of what happens to a key, in the order in which those of one millisecond are read.
@@ -155,7 +156,7 @@ def _rows(lives: DataFrame) -> DataFrame:
             "busy_ms",
             "requests",
             "workers",
-            F.col("days").cast(LIVES["days"].dataType).alias("days"),
+            F.col("days").cast(of_arrow(LIVES)["days"].dataType).alias("days"),
             day_of("started_ms").alias("day"),
         )
         .select(*LIVES.names)

@@ -7,27 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from osrdyne_pipeline.schemas import RAW
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.event_batches import BATCH, UnreadableBatch, unpack
-
-#: `schemas.RAW` in Arrow's words.
-RAW = pa.schema(
-    [
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("key", pa.string()),
-        pa.field("event", pa.string()),
-        pa.field("event_id", pa.string()),
-        pa.field("time_ms", pa.int64()),
-        pa.field("worker_id", pa.string()),
-        pa.field("request_id", pa.string()),
-        pa.field("outcome", pa.string()),
-        pa.field("duration_ms", pa.int64()),
-        pa.field("problem", pa.string()),
-        pa.field("raw", pa.binary()),
-    ]
-)
 
 #: Bytes that are kept of a message that is not an event.
 RAW_BYTES = 1024

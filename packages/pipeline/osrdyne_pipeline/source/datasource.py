@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
+from osrdyne_pipeline.errors import SourceError, StreamChanged
 from osrdyne_pipeline.schemas import RAW
-from osrdyne_pipeline.source import address, columns, files, ranges, stream
-from osrdyne_pipeline.source.options import ERROR, SourceOptions
+from osrdyne_pipeline.source import address, files, ranges, reading, stream
+from osrdyne_pipeline.source.options import SourceOptions
+from osrdyne_pipeline.spark.rows import of_arrow
 
 NAME = "osrdyne_events"
 
@@ -38,7 +39,7 @@ class EventsSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        return RAW
+        return of_arrow(RAW)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
@@ -57,12 +58,11 @@ class FilesReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._paths = options.paths
 
-    def partitions(self) -> Sequence[files.FilePart]:
-        return files.parts(files.find(self._paths))
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(part) for part in files.parts(files.find(self._paths))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, files.FilePart):
-            yield from files.read(partition)
+        yield from files.read(partition.value)
 
 
 class StreamBatchReader(DataSourceReader):
@@ -71,17 +71,11 @@ class StreamBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def partitions(self) -> Sequence[ranges.OffsetRange]:
-        options = self._options
-        held = stream.bounds(address.read(options.uri_file), options.stream)
-        if held is None:
-            return []
-        start = held.first if options.start is None else options.start
-        end = held.end if options.end is None else min(options.end, held.end)
-        return ranges.plan(start, end, held.first, options.readers)
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(part) for part in reading.ranges_of(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from read_range(self._options, partition)
+        yield from reading.read_range(self._options, partition.value)
 
 
 class StreamReader(DataSourceStreamReader):
@@ -111,7 +105,7 @@ class StreamReader(DataSourceStreamReader):
             end = min(end, first + self._options.most)
         return {"offset": end}
 
-    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[ranges.OffsetRange]:
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         low, high = int(start["offset"]), int(end["offset"])
         if high < low:
             raise StreamChanged(
@@ -122,48 +116,8 @@ class StreamReader(DataSourceStreamReader):
         if low == high:
             return []
         held = self._bounds()
-        return ranges.plan(low, high, high if held is None else held.first, self._options.readers)
+        plan = ranges.plan(low, high, high if held is None else held.first, self._options.readers)
+        return [InputPartition(part) for part in plan]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from read_range(self._options, partition)
-
-
-def read_range(options: SourceOptions, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Give the events of a range as batches of RAW. Raises `EventsLost` for a gap that is not recorded."""
-    if not isinstance(part, ranges.OffsetRange):
-        raise TypeError(part)
-    uri = address.read(options.uri_file)
-    if part.lost:
-        yield _gap(options, part.start, part.end)
-        return
-    begun = False
-    for found in stream.read(uri, options.stream, part.start, part.end):
-        offset = found.offset if isinstance(found, stream.UnreadMessage) else found[0].offset
-        if not begun and offset > part.start:
-            yield from _lost_since(options, uri, part.start, offset)
-        begun = True
-        if isinstance(found, stream.UnreadMessage):
-            yield _unreadable(options, found)
-        else:
-            yield from columns.record_batches(options.source, found)
-    if not begun:
-        yield from _lost_since(options, uri, part.start, part.end)
-
-
-def _lost_since(options: SourceOptions, uri: str, start: int, until: int) -> Iterator[pa.RecordBatch]:
-    """What retention took since the ranges were planned. Streams leave out offsets for the broker's own notes, too."""
-    held = stream.bounds(uri, options.stream)
-    if held is None or held.first > start:
-        yield _gap(options, start, until if held is None else min(until, held.first))
-
-
-def _unreadable(options: SourceOptions, found: stream.UnreadMessage) -> pa.RecordBatch:
-    words = f"the message at offset {found.offset} of {options.stream} cannot be received: {found.reason}"
-    return columns.problem_batch(options.source, found.offset, f"unreadable_offset: {words}")
-
-
-def _gap(options: SourceOptions, start: int, until: int) -> pa.RecordBatch:
-    words = f"retention removed the events {start} to {until - 1} of {options.stream} before they were read"
-    if options.on_gap == ERROR:
-        raise EventsLost(f"{words}; to go on without them: onGap=record")
-    return columns.problem_batch(options.source, start, f"gap: {words}")
+        yield from reading.read_range(self._options, partition.value)

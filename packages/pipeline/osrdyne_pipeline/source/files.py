@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as paj
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import InputPartition
 
 from osrdyne_pipeline import places
 from osrdyne_pipeline.errors import SourceError
+from osrdyne_pipeline.schemas import RAW
 from osrdyne_pipeline.source import columns, values
 from osrdyne_protocol import foreign_json
 
@@ -44,7 +44,7 @@ MOST_LINE = 1_600_000
 
 
 @dataclass(frozen=True)
-class FilePart(InputPartition):
+class FilePart:
     """A file, one of the row groups of a Parquet file, or some of the lines of a file."""
 
     path: str
@@ -190,7 +190,7 @@ def _block(source: str, row: int, block: bytes) -> Iterator[pa.RecordBatch]:
         return
     lines = ((number, line) for number, line in enumerate(io.BytesIO(block), row) if line.strip())
     while some := [{"offset": number, **_one(line)} for number, line in itertools.islice(lines, ROWS)]:
-        given = {name: [event.get(name) for event in some] for name in columns.RAW.names if name != "source"}
+        given = {name: [event.get(name) for event in some] for name in RAW.names if name != "source"}
         yield columns.batch_of(source, given, len(some))
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.sql.datasource import InputPartition
-
 #: Fewer events than this are not worth a reader of their own.
 LEAST = 20_000
 
 
 @dataclass(frozen=True)
-class OffsetRange(InputPartition):
+class OffsetRange:
     """Offsets from `start` to before `end`; lost where retention was faster, which is known already."""
 
     start: int

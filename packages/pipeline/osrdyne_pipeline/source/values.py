@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from osrdyne_pipeline.schemas import RAW
 from osrdyne_pipeline.source import columns
 from osrdyne_protocol import headers
 
 #: What a file may say of an event; the rest of RAW is ours.
-COLUMNS = pa.schema([field for field in columns.RAW if field.name not in ("source", "offset", "problem", "raw")])
+COLUMNS = pa.schema([field for field in RAW if field.name not in ("source", "offset", "problem", "raw")])
 
 
 def of_batch(batch: pa.RecordBatch) -> dict[str, Any]:

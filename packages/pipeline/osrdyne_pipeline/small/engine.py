@@ -1,0 +1,179 @@
+"""DuckDB within this process: what makes the tables of a small pool, without a Java.
+
+Tables are made in the order of `QUERIES`, each of those further up, which DuckDB keeps meanwhile: in memory, and beyond
+that in files of a folder of its own, which it removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.lake import BY_DAY, Lake
+from osrdyne_pipeline.schemas import TABLES
+from osrdyne_pipeline.small.events_and_requests import EVENTS, REQUESTS
+from osrdyne_pipeline.small.failures import FAILURES
+from osrdyne_pipeline.small.gold import COLD_STARTS, DEMAND, KEY_CLASSES, LATENCY, WORKER_HOURS
+from osrdyne_pipeline.small.lives import LIVES
+from osrdyne_pipeline.small.outlook import FORECAST, KEEP_ALIVE
+from osrdyne_pipeline.small.parts import day_of
+
+# Imported where an engine is opened: to import it takes time that no other command should need.
+if TYPE_CHECKING:
+    import duckdb
+
+#: Table -> query, each of tables further up; a query knows a table by the last part of its name.
+QUERIES = {
+    "silver/events": EVENTS,
+    "silver/requests": REQUESTS,
+    "silver/lives": LIVES,
+    "gold/demand": DEMAND,
+    "gold/cold_starts": COLD_STARTS,
+    "gold/latency": LATENCY,
+    "gold/worker_hours": WORKER_HOURS,
+    "gold/failures": FAILURES,
+    "gold/key_classes": KEY_CLASSES,
+    "gold/forecast": FORECAST,
+    "gold/keep_alive": KEEP_ALIVE,
+}
+#: Tables by day -> the column of which that is the day.
+_DAY_OF = {"bronze": "time_ms", "silver/events": "time_ms", "silver/requests": "seen_ms", "silver/lives": "started_ms"}
+#: Letters of an error of DuckDB that are shown.
+_LONGEST = 400
+
+
+class SmallEngine:
+    """A database in memory, which ends with its `with`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, memory: str) -> Iterator[SmallEngine]:
+        """Give an engine that uses at most `memory`, such as `2g`. Raises `LakeError` for an error of DuckDB."""
+        import duckdb
+
+        with tempfile.TemporaryDirectory(prefix="osrdyne-pipeline-") as folder, duckdb.connect() as connection:
+            connection.execute("set enable_progress_bar = false")
+            connection.execute("set preserve_insertion_order = false")
+            # All that is used is in the package: nothing is fetched.
+            connection.execute("set autoinstall_known_extensions = false")
+            connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
+            connection.execute("set temp_directory = $folder", {"folder": folder})
+            try:
+                yield cls(connection)
+            except duckdb.OutOfMemoryException as error:
+                raise LakeError(f"DuckDB ran out of memory: give more by --memory ({_line(error)})") from error
+            except duckdb.Error as error:
+                raise LakeError(f"DuckDB could not do it: {_line(error)}") from error
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        found: list[dict[str, Any]] = self.table(query).to_pylist()
+        return found
+
+    def table(self, query: str) -> pa.Table:
+        """Return the rows of a query as Arrow has them."""
+        return self.connection.sql(query).to_arrow_table()
+
+    def show(self, lake: Lake, *names: str) -> None:
+        """Let queries know tables of the lake, by the last part of their names; without rows where there are none."""
+        for name in names:
+            self.connection.execute(f"create or replace temp view {short(name)} as {_reading(lake, name)}")
+
+    @contextlib.contextmanager
+    def kept(self, name: str, query: str) -> Iterator[None]:
+        """Let queries know the rows of a query by a name meanwhile, so that they are computed once."""
+        self.connection.execute(f"create or replace temp table {name} as {query}")
+        try:
+            yield
+        finally:
+            self.connection.execute(f"drop table {name}")
+
+    def write(self, lake: Lake, name: str) -> None:
+        """Replace a table of the lake by the table that queries know by its name."""
+        with lake.version(name) as aside:
+            self.copy(name, f"from {short(name)}", aside)
+
+    def copy(self, name: str, query: str, folder: Path) -> None:
+        """Write the rows of a query as files of the table `name`, by day where it is kept so.
+
+        Raises `LakeError` where the columns are not those of the table, or a required value is missing.
+        """
+        schema = TABLES[name]
+        have = self.connection.sql(f"from ({query}) limit 0").to_arrow_table().schema
+        want = pa.schema([pa.field(field.name, field.type) for field in schema])
+        if not have.equals(want):
+            raise LakeError(f"these rows do not fit the table {name}: they have {have}, not {want}")
+        columns = ", ".join(_required(name, field) for field in schema)
+        how = "format parquet, compression zstd"
+        place = folder if name in BY_DAY else folder / "part.parquet"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.connection.execute(
+            f"copy (select {columns} from ({query})) to {_quoted(place)} ({how}{by_day(name)})",
+        )
+
+
+def build(engine: SmallEngine, lake: Lake, progress: Callable[[str, int, int], None]) -> None:
+    """Make every table after bronze anew."""
+    engine.show(lake, "bronze")
+    for number, (name, query) in enumerate(QUERIES.items(), start=1):
+        progress(name, number, len(QUERIES))
+        engine.connection.execute(f"create or replace temp table {short(name)} as {query}")
+        engine.write(lake, name)
+
+
+def short(name: str) -> str:
+    """Return the name by which queries know a table."""
+    return name.rpartition("/")[2]
+
+
+def by_day(name: str) -> str:
+    """Return how DuckDB writes a table that has a folder for each day."""
+    return ", partition_by (day)" if name in BY_DAY else ""
+
+
+def _reading(lake: Lake, name: str) -> str:
+    """Return the query of what the lake has of a table. Its folders have days and batches; columns say the day, too."""
+    schema, path = TABLES[name], lake.path(name)
+    found = sorted(path.resolve().rglob("*.parquet")) if path.is_dir() else []
+    if not found:
+        nothing = ", ".join(f'null::{_type(field.type)} as "{field.name}"' for field in schema)
+        return f"select {nothing} where false"
+    files = ", ".join(_quoted(glob.escape(str(file))) for file in found)
+    columns = ", ".join(
+        f"{day_of(_DAY_OF[name])} as day" if field.name == "day" and name in _DAY_OF else f'"{field.name}"'
+        for field in schema
+    )
+    return f"select {columns} from read_parquet([{files}], hive_partitioning = false)"
+
+
+def _required(name: str, field: pa.Field) -> str:
+    if field.nullable:
+        return f'"{field.name}"'
+    missing = _quoted(f"table {name}: a row without {field.name}, which is required")
+    return f'case when "{field.name}" is null then error({missing}) else "{field.name}" end as "{field.name}"'
+
+
+def _type(kind: pa.DataType) -> str:
+    names = {"string": "varchar", "int64": "bigint", "int32": "integer", "bool": "boolean", "date32[day]": "date"}
+    if pa.types.is_list(kind):
+        inner = ", ".join(f'"{field.name}" {_type(field.type)}' for field in kind.value_type)
+        return f"struct({inner})[]"
+    return {**names, "double": "double", "binary": "blob"}[str(kind)]
+
+
+def _quoted(text: Path | str) -> str:
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_LONGEST]

@@ -1,0 +1,46 @@
+"""All tables of a pool from its bronze one, by Spark, in order: silver from bronze, gold from silver.
+
+Each table is written whole and read back for the next, so that each is computed once, and memory is bounded by Spark's
+settings whatever the number of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.questions.cold_starts import cold_starts
+from osrdyne_pipeline.questions.demand import demand
+from osrdyne_pipeline.questions.failures import failures
+from osrdyne_pipeline.questions.forecast import forecast
+from osrdyne_pipeline.questions.key_classes import key_classes
+from osrdyne_pipeline.questions.latency import latency
+from osrdyne_pipeline.questions.worker_hours import worker_hours
+from osrdyne_pipeline.recommendation.candidates import keep_alive
+from osrdyne_pipeline.silver.events import events
+from osrdyne_pipeline.silver.lives import lives
+from osrdyne_pipeline.silver.requests import requests
+
+#: Name -> how it is made, and of which tables, all of them further up.
+STEPS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
+    "silver/events": (events, ("bronze",)),
+    "silver/requests": (requests, ("silver/events",)),
+    "silver/lives": (lives, ("silver/events", "silver/requests")),
+    "gold/demand": (demand, ("silver/requests",)),
+    "gold/cold_starts": (cold_starts, ("silver/requests", "silver/lives")),
+    "gold/latency": (latency, ("silver/requests",)),
+    "gold/worker_hours": (worker_hours, ("silver/lives",)),
+    "gold/failures": (failures, ("silver/requests", "silver/events")),
+    "gold/key_classes": (key_classes, ("silver/requests",)),
+    "gold/forecast": (forecast, ("gold/demand", "gold/key_classes")),
+    "gold/keep_alive": (keep_alive, ("silver/requests", "gold/key_classes")),
+}
+
+
+def build(spark: SparkSession, lake: Lake, progress: Callable[[str, int, int], None]) -> None:
+    """Make every table after bronze anew. Raises LakeError where the lake cannot be read or written."""
+    for number, (name, (make, sources)) in enumerate(STEPS.items(), start=1):
+        progress(name, number, len(STEPS))
+        lake.write(name, make(*(lake.read(spark, source) for source in sources)))

@@ -1,0 +1,100 @@
+"""The commands on a small pool: from events to a page in a process that has neither Java nor pyspark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osrdyne_pipeline.commands import starting
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.small.engine import SmallEngine
+from osrdyne_runtime.console.output import CannotAsk
+from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
+from tests.pipeline.tables.histories import made_small, random_history
+
+#: Runs commands one after the other, and prints the exit status and the output of each.
+COMMANDS = """
+import gc, json, sys
+sys.modules.update(dict.fromkeys(("pyspark", "py4j")))
+from typer.testing import CliRunner
+from osrdyne_pipeline.commands import PIPELINE
+for words in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(PIPELINE, words, catch_exceptions=False)
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]))
+# A command freezes what it has imported, for its process has no other; DuckDB tells at the end what was not collected.
+gc.unfreeze()
+"""
+
+
+def run(lake: Path, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """Run commands in one process without Spark; their exit statuses, standard outputs and errors."""
+    words = [[*command, "--pool", "core", "--lake", str(lake)] for command in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(words)],
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "JAVA_HOME": str(lake)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [(status, out, said) for status, out, said in map(json.loads, done.stdout.splitlines())]
+
+
+def test_the_commands_after_each_other_end_in_a_report_without_java_and_without_spark(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    write(file)
+    with file.open("a") as lines:
+        lines.write('rubbish\n{"key": "LAX", "event": "exploded"}\n')
+
+    ingest = ["ingest", str(file), "--json"]
+    report = ["report", "--output", str(tmp_path / "page.html")]
+    forget = ["forget", "--event-id", f"{0:032x}", "--yes"]
+    by_spark = ["tables", "--engine", "spark"]
+    said = run(tmp_path, ingest, ingest, ["tables", "--json"], ["recommend"], report, forget, by_spark)
+
+    assert [status for status, *_ in said] == [0, 0, 0, 0, 0, 0, 2], said
+    first, again, tables = (json.loads(out) for _, out, _ in said[:3])
+    assert (first["events"], first["reasons"]) == (EVENTS, {"unreadable": 1, "unknown_event": 1})
+    assert (again["events"], again["known_files"]) == (0, 1)
+    rows: dict[str, Any] = tables["rows"]
+    assert (rows["silver/requests"], rows["silver/events"], rows["gold/key_classes"]) == (REQUESTS, EVENTS, 2)
+    assert "11/11" in said[2][2]
+    assert "whole days of history" in said[3][1]
+    page = tmp_path / "page.html"
+    assert said[4][1] == f"report of core: {page}\n"
+    assert f'<dd class="value">{COLD}</dd>' in page.read_text()
+    assert "1 events and 0 rejects" in said[5][1]
+    assert said[6][2] == "osrdyne: pyspark is not installed; install osrdyne-pipeline[spark]\n"
+    with SmallEngine.open("1g") as engine:
+        engine.show(Lake(tmp_path, "core"), "silver/events", "rejects")
+        assert engine.rows("select count(*) as n from events") == [{"n": EVENTS - 1}]
+        assert engine.rows("select count(*) as n from rejects") == [{"n": 2}]
+
+
+def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_session", lambda: None)
+    monkeypatch.delenv("SPARK_ENV_LOADED", raising=False)
+    assert starting.chosen("auto", None, lake) == "duckdb"
+    assert starting.chosen("auto", "spark://head:7077", lake) == "spark"
+    assert starting.chosen("spark", None, lake) == "spark"
+    with pytest.raises(CannotAsk, match="--master"):
+        starting.chosen("duckdb", "spark://head:7077", lake)
+
+    made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+    monkeypatch.setattr(starting, "MOST_EVENTS", 5)
+    assert starting.chosen("auto", None, lake) == "duckdb"
+    monkeypatch.setattr(starting, "MOST_EVENTS", 4)
+    assert starting.chosen("auto", None, lake) == "spark"
+    assert starting.chosen("duckdb", None, lake) == "duckdb"
+    monkeypatch.setattr(starting, "MOST_EVENTS", 5)
+    monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    assert starting.chosen("auto", None, lake) == "spark"
