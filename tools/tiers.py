@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import steps
 
 TESTS = steps.ROOT / "tests"
-#: The unit tests once more, on the newest Python that the README promises, where this one is older.
+#: The unit tests of the product once more, on the newest Python that the README promises, where this one is older.
 NEWEST_PYTHON = "unit-newest-python"
 NEWEST = (3, 13)
+#: Folders of unit tests that read the tree and run its tools: the same with any Python.
+OF_THE_TREE = ("release", "repo")
 #: Tiers that need neither an engine nor the superuser's rights.
 ALONE = ("unit", "simulation")
 #: Tiers without real engines. Nothing in them depends on the machine: a test that fails there is broken.
@@ -113,6 +115,7 @@ def command(tier: str, choice: Choice) -> list[str]:
         *([str(steps.BIN / "python"), "-m", "testbed.newest_python"] if tier == NEWEST_PYTHON else []),
         *pytest(),
         f"tests/{'unit' if tier == NEWEST_PYTHON else tier}",
+        *(f"--ignore=tests/unit/{folder}" for folder in OF_THE_TREE if tier == NEWEST_PYTHON),
         # The tests of one engine have a group in common (`xdist_group`), so that one process has that engine.
         *(["--numprocesses", str(processes), "--dist", "loadgroup"] if processes > 1 else []),
         *choice.words(tier),
