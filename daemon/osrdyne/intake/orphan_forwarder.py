@@ -79,6 +79,10 @@ class OrphanForwarder(MessageHandler):
             finally:
                 self.holding.release(decision.key, size)
         else:
+            if self.state.groups.refused_until(decision.key, self.state.clock()) is not None:
+                # It has no caller, and would go round until the next try, in the way of other keys' orphans.
+                self.state.groups.let_wait(decision.key)
+                self.state.require(decision.key, found_unbound=True)
             await self._put_back(message, seen_ms, let_in=True)
 
     def _refusal(self, message: Message, key: str) -> ErrorAnswer | None:

@@ -51,7 +51,10 @@ class QueuesByKey(Keyed[QueueState]):
 
 
 class GroupsByKey(UserDict[str, Group]):
-    """Groups that the engine runs, and past attempts to start them; the group loop writes both."""
+    """Groups that the engine runs, and past attempts to start them; the group loop writes both.
+
+    The orphan forwarder only calls `let_wait`.
+    """
 
     def __init__(self, start_failures: int = 0) -> None:
         """`start_failures` is the setting of the pool."""
@@ -70,6 +73,11 @@ class GroupsByKey(UserDict[str, Group]):
         """Return until when requests of a key are refused; see `start_failures.refused_until`."""
         trying = key in self.trying
         return refused_until(self.attempt(key), self.get(key), most=self._start_failures, now=now, trying=trying)
+
+    def let_wait(self, key: str) -> None:
+        """Let requests of a key wait in its queue until a start fails again: many came that cannot be refused."""
+        self.attempts[key] = replace(self.attempt(key), queued=True)
+        self.changes.add(key)
 
     def note(self, key: str, group: Group | None) -> None:
         """Note that the engine runs this group of a key, None: that it runs none."""

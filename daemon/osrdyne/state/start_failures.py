@@ -17,8 +17,11 @@ def refused_until(
     only while a try is under way; `trying` says that the engine is asked for a start just now. Between two tries of
     the daemon requests are refused until the next one is due. An engine that tries again by itself does not say when it
     does, so the time has no end (infinity) until its group runs.
+
+    A request without a caller cannot be refused. As orphans, many of them would stand in the way of those of other keys
+    until the next try. So once more come than the daemon holds, requests wait in their queue until a start fails.
     """
-    if trying or not 0 < most <= attempt.unstarted:
+    if trying or attempt.queued or not 0 < most <= attempt.unstarted:
         return None
     if group is None:
         return attempt.not_before if now < attempt.not_before else None

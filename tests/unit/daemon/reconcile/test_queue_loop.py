@@ -103,6 +103,22 @@ async def test_a_key_whose_workers_cannot_be_started_is_unbound_emptied_and_boun
         assert "unbound" not in [event for event, _ in loop.lifecycle.events], "the key was not idle"
 
 
+async def test_a_queue_is_bound_again_at_once_when_many_requests_come_that_cannot_be_refused() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        for _ in range(2):
+            fails_until(loop, 30.0, starts=3)
+            await until(lambda: not loop.bound("42"), within=0.1)
+            await asyncio.sleep(1.0)
+            loop.state.require("42", found_unbound=True)
+            loop.state.groups.let_wait("42")
+            await until(lambda: loop.bound("42"), within=0.1)
+            await asyncio.sleep(5.0)
+            assert loop.bound("42")
+
+
 async def test_what_cannot_be_taken_back_is_tried_again() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
