@@ -249,7 +249,8 @@ class GroupLoop:
         reason = error or (f"stopped: {plan.reason}" if stopped else "ended while no daemon watched it")
         failed = plan.failed if stopped else error is not None
         now, began = self._state.clock(), self._state.groups.attempt(key).started_at
-        if began is None and end.seconds is not None:
+        if end.seconds is not None:
+            # An engine may have restarted it since the daemon's start, or since its first word.
             began = now - end.seconds - _NEWS_LATE_SECONDS
         later = 0.0 if end.how is How.NO_START else _EVENTS_LATE_SECONDS
         asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed)
@@ -272,7 +273,7 @@ class GroupLoop:
             activity.started_at if activity is not None else {},
             former=former or 0.0,
             began=max((time for time in (began, former) if time is not None), default=None),
-            since=self._since,
+            since=self._since - _NEWS_LATE_SECONDS,
             served_at=None if served_at is None else served_at - self._late,
         )
         held = 0 if started is False else state.activity.delivery_history.held_by(key, end.worker_id) or None

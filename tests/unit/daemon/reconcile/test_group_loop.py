@@ -366,14 +366,41 @@ async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_say
         await until(loop.runs("42"))
         loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.STARTING, workers=0)
         for _ in range(3):
-            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
             await asyncio.sleep(1.0)
+            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
+        await asyncio.sleep(1.0)
         assert state.groups.refused_until("42", state.clock()) == math.inf
         with ChangeReader().following(state.groups.changes) as changed:
             state.activity.note("42", "started", state.clock(), "w")
             state.activity.changes.add("42")
             assert await changed.take(1.0) == ["42"]
         assert state.groups.refused_until("42", state.clock()) is None
+
+
+@pytest.mark.parametrize("seconds", [30.0, None])
+async def test_a_worker_that_its_engine_restarts_and_that_dies_at_work_each_time_had_started(
+    seconds: float | None,
+) -> None:
+    loop = Loop()
+
+    def listed(state: GroupState) -> None:
+        loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=state)
+
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        for _ in range(4):
+            await asyncio.sleep(1.0)
+            listed(GroupState.RUNNING)
+            loop.driver.news.put_nowait(Change("42"))
+            loop.state.activity.note("42", "started", now(), "pod")
+            loop.state.activity.changes.add("42")
+            await asyncio.sleep(30.0)
+            listed(GroupState.STARTING)
+            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "pod", seconds)))
+            await asyncio.sleep(5.0)
+            assert loop.state.ends.of("42")[-1].started is True
+            assert loop.state.groups.attempt("42").unstarted == 0
 
 
 async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None:
