@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _UNROUTED_AFTER_HOPS = 4
 #: Longest wait between two tries to forward one orphan.
 _LONGEST_WAIT_SECONDS = 5.0
-#: Seconds in which one refused key of each reason is reported by an event.
+#: Seconds in which one refused request of each reason is reported by an event.
 _REFUSALS_SECONDS = 0.1
 
 
@@ -52,7 +52,7 @@ class OrphanForwarder(MessageHandler):
     user: str | None
     holding: HeldMessages
     orphan_ttl_ms: int
-    #: Of the events about refused keys, one is sent in this time, for each reason.
+    #: Of the events about refused requests, one is sent in this time, for each reason.
     refusals: Bursts = field(default_factory=lambda: Bursts(_REFUSALS_SECONDS))
 
     async def _give_up(self, message: Message, error: Exception) -> None:
@@ -203,8 +203,10 @@ class OrphanForwarder(MessageHandler):
             expired_at=expired_at,
             retry_after_ms=answer.retry_after_ms,
         ):
-            # Who asks for thousands of keys must not crowd out all other events: the metrics count each refusal.
-            often = answer.refused is not None and self.refusals.observe(answer.refused, self.state.clock()) is None
+            # Who asks for thousands of keys, or for one that fails, must not crowd out all other events: the metrics
+            # count each refusal.
+            refused = answer.status if answer.status == statuses.START_FAILED else answer.refused
+            often = refused is not None and self.refusals.observe(refused, self.state.clock()) is None
             self._answered(message, answer.status, reported=not often)
         else:
             await self._put_back(message, seen_ms, let_in=let_in)

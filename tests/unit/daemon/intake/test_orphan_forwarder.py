@@ -712,6 +712,17 @@ async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_
         assert one.state.tally.refused == {"budget": 9}
 
 
+async def test_who_calls_a_key_that_cannot_be_started_does_not_crowd_out_other_events() -> None:
+    async with forwarding_with() as one:
+        one.state.require("42")
+        cannot_start(one)
+        for _ in range(500):
+            one.orphan("42")
+        await until(lambda: len(one.channel.tags) == 500, within=0.05)
+        assert one.lifecycle.events.count(("dead-lettered", "42")) == 1
+        assert one.answers() == [statuses.START_FAILED] * 500
+
+
 async def test_only_the_request_that_wakes_a_key_begins_its_cold_start() -> None:
     async with forwarding_with() as one:
         one.orphan()
