@@ -95,9 +95,9 @@ def had_started(
     # Where only its first word shows that its engine started it again, it began with that.
     if any(at > former and at >= (began or 0.0) for at in own):
         return True
-    # A worker that says nothing is known by its consumer. Beside others, that may be one of theirs.
-    if not said and served_at is not None and served_at > max(former, began or 0.0):
-        return True
+    # A worker that is not heard is known by its consumer. Where others were heard, that may be theirs.
+    if served_at is not None and served_at > max(former, began or 0.0):
+        return None if said else True
     return None if began is None or began < since else False
 
 
