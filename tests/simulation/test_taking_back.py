@@ -187,6 +187,26 @@ def test_what_a_silent_worker_took_stays_and_shows_that_workers_start(version: V
 
 
 @BOTH
+def test_what_a_silent_worker_took_less_often_than_another_before_stays_too(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("poison")
+        await place.crash(3)
+        attempts = place.state.groups.attempts
+        attempts[KEY] = group_rules.after_delivery(attempts[KEY], await place.take())
+        # It ends at the delivery limit, and another crashes a worker of the next row
+        inbox = await Inbox.of(place.connection, place.queue, prefetch=1)
+        assert (await inbox.take()).body == b"poison"
+        await inbox.channel.close()
+        await place.put("poison")
+        place.fail(3)
+        await place.crash(1)
+        assert await place.take() == 1
+        assert (await place.bodies())[0] == []
+
+    run(version, program)
+
+
+@BOTH
 def test_what_no_worker_took_in_this_row_is_taken_back_whatever_was_before(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put("poison", "behind")

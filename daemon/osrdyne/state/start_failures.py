@@ -33,6 +33,7 @@ def is_taken(attempt: Attempt, delivered: int) -> bool:
     """Return whether a worker took a waiting request in this row of starts, as its delivery count shows.
 
     A worker that took it had started, whatever it said. A count that was seen before proves nothing. Neither does one
-    more: RabbitMQ 4.0 counts the daemon's own look, too.
+    more: RabbitMQ 4.0 counts the daemon's own look, too. The count of a request never falls, so a smaller one is of
+    another request.
     """
-    return delivered > attempt.delivered + 1
+    return delivered > attempt.delivered + 1 or 0 < delivered < attempt.delivered
