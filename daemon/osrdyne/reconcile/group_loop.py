@@ -147,6 +147,9 @@ class GroupLoop:
                 self._state.groups.changes.add(key)  # its queue may be bound at once
             attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
             self._state.groups.attempts[key] = attempt
+        served_at = self._state.counts.served_at.get(key)
+        if served_at is not None and (found := group_rules.after_served(attempt, at=served_at - self._late)) != attempt:
+            self._state.groups.attempts[key] = attempt = found
         if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
             self._starting.pop(key, None)
         return attempt
@@ -317,6 +320,8 @@ class GroupLoop:
         group = self._state.groups.get(change.key)
         asked_for = group is not None and group.state is GroupState.STOPPING
         if change.end is not None:
+            # Counts of a worker that says nothing are looked at only now.
+            self._note_life(change.key, self._state.groups.attempt(change.key), group, self._state.clock())
             self._ended(change.key, change.end, change.error)
         if change.error is not None and change.key in self._state.tracker.wanted and not asked_for:
             self._failed(change.key, change.error)

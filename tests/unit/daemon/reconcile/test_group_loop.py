@@ -358,6 +358,26 @@ async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_is_news_
         assert groups.attempt("42").unstarted >= 3
 
 
+async def test_a_worker_that_consumes_and_says_nothing_ends_the_row_before_it_ends_itself() -> None:
+    loop = Loop()
+    groups = loop.state.groups
+    loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: groups.attempt("42").unstarted >= 3, within=20.0)
+        loop.driver.on = lambda what, key: None
+        await until(loop.runs("42"))
+        await asyncio.sleep(3 * LATE)
+        # The group loop looks at no key because of its consumers
+        loop.state.counts.served_at["42"] = now()
+        await asyncio.sleep(1.0)
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 3 * LATE))
+        await until(lambda: groups.attempt("42").error == "exit 1", within=0.2)
+        assert groups.refused_until("42", loop.state.clock()) is None
+        await until(lambda: loop.state.ends.of("42")[-1].reason == "exit 1", within=1.0)
+        assert groups.attempt("42").unstarted == 0
+
+
 async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_says_so() -> None:
     loop = Loop()
     state = loop.state
