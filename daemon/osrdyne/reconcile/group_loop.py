@@ -90,6 +90,13 @@ class GroupLoop:
         )
 
     async def run(self) -> None:
+        attempts = self._state.groups.attempts
+        for key, attempt in list(attempts.items()):
+            if key in self._state.tracker.wanted:
+                # Another daemon may have started its workers meanwhile.
+                attempts[key] = group_rules.in_a_new_session(attempt)
+            else:
+                del attempts[key]
         self._adopt(await self._list(), began=self._state.clock())
         await self._loop.run(
             self._look_at,

@@ -125,6 +125,11 @@ def after_served(attempt: Attempt, *, at: float) -> Attempt:
     return _worked(attempt) if works else attempt
 
 
+def in_a_new_session(attempt: Attempt) -> Attempt:
+    """Return what is remembered when a session begins: the pause stays, but no row of starts that ended too early."""
+    return _worked(attempt)
+
+
 def _worked(attempt: Attempt) -> Attempt:
     return replace(attempt, unstarted=0, delivered=-1)
 

@@ -39,12 +39,16 @@ class Loop:
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
-        self.loop = GroupLoop(
+        self.limits = limits
+        self.loop = self.of_a_session()
+
+    def of_a_session(self) -> GroupLoop:
+        return GroupLoop(
             self.state,
             self.driver,
             self.lifecycle,
             self.metrics,
-            limits,
+            self.limits,
             patience=PATIENCE,
             late=LATE,
             listing_interval=LISTING_INTERVAL,
@@ -376,6 +380,23 @@ async def test_a_worker_that_consumes_and_says_nothing_ends_the_row_before_it_en
         assert groups.refused_until("42", loop.state.clock()) is None
         await until(lambda: loop.state.ends.of("42")[-1].reason == "exit 1", within=1.0)
         assert groups.attempt("42").unstarted == 0
+
+
+async def test_a_row_of_failed_starts_ends_with_its_session() -> None:
+    loop = Loop()
+    groups = loop.state.groups
+    loop.driver.on = refuse(("start", "a"), ("start", "b"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("a", "b")
+        await until(lambda: min(groups.attempt(key).unstarted for key in "ab") >= 3, within=20.0)
+    loop.state.tracker.advance(1e9)
+    loop.want("b")
+    failures = groups.attempt("b").failures
+    loop.driver.on = refuse(error=DriverError("no image"))
+    async with running(loop.of_a_session().run()):
+        await asyncio.sleep(0.1)
+        assert "a" not in groups.attempts
+        assert (groups.attempt("b").unstarted, groups.attempt("b").failures) == (0, failures)
 
 
 async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_says_so() -> None:
