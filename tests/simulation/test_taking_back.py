@@ -174,7 +174,7 @@ def test_what_a_silent_worker_took_stays_and_shows_that_workers_start(version: V
         assert delivered == 3
         attempts = place.state.groups.attempts
         attempts[KEY] = group_rules.after_delivery(attempts[KEY], delivered)
-        assert place.state.groups.refused_until(KEY, place.state.clock()) is None
+        assert place.state.refused_until(KEY) is None
         # And each row of starts in which it is taken again shows it again
         place.fail(3)
         await place.crash(3)

@@ -79,7 +79,7 @@ class OrphanForwarder(MessageHandler):
             finally:
                 self.holding.release(decision.key, size)
         else:
-            if self.state.groups.refused_until(decision.key, self.state.clock()) is not None:
+            if self.state.refused_until(decision.key) is not None:
                 # It has no caller, and would go round until the next try, in the way of other keys' orphans.
                 self.state.groups.let_wait(decision.key)
                 self.state.require(decision.key, found_unbound=True)
@@ -107,11 +107,11 @@ class OrphanForwarder(MessageHandler):
 
     def _start_failed(self, message: Message, key: str) -> ErrorAnswer | None:
         """Return why a request with a caller cannot wait for workers of a key; None where it can, or has none."""
-        groups, now = self.state.groups, self.state.clock()
-        until = groups.refused_until(key, now)
+        until = self.state.refused_until(key)
         if until is None or not is_reply_address(message.properties.reply_to):
             return None
-        return orphan_rules.start_failed(groups.attempt(key), until - now, with_reason=self.pool.worker_reasons)
+        attempt, now = self.state.groups.attempt(key), self.state.clock()
+        return orphan_rules.start_failed(attempt, until - now, with_reason=self.pool.worker_reasons)
 
     async def _hold(self, message: Message, forward: Forward, seen_ms: int, now_ms: Callable[[], int]) -> None:
         began, request_id = self.state.clock(), message.properties.correlation_id

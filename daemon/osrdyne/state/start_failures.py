@@ -9,7 +9,7 @@ from osrdyne.state.values import Attempt
 
 
 def refused_until(
-    attempt: Attempt, group: Group | None, *, most: int, now: float, trying: bool = False
+    attempt: Attempt, group: Group | None, *, most: int, now: float, trying: bool = False, served: bool = False
 ) -> float | None:
     """Return until when requests of a key are refused; None while they wait for a worker.
 
@@ -18,10 +18,12 @@ def refused_until(
     the daemon requests are refused until the next one is due. An engine that tries again by itself does not say when it
     does, so the time has no end (infinity) until its group runs.
 
+    Nor are they refused while the last counts showed a consumer (`served`): a person may run a worker by hand.
+
     A request without a caller cannot be refused. As orphans, many of them would stand in the way of those of other keys
     until the next try. So once more come than the daemon holds, requests wait in their queue until a start fails.
     """
-    if trying or attempt.queued or not 0 < most <= attempt.unstarted:
+    if trying or served or attempt.queued or not 0 < most <= attempt.unstarted:
         return None
     if group is None:
         return attempt.not_before if now < attempt.not_before else None

@@ -207,11 +207,11 @@ async def test_requests_without_a_caller_that_are_too_many_to_hold_wait_in_their
             for _ in range(2):
                 one.orphan("42", reply_to=None)
             await asyncio.sleep(0.1)
-            assert groups.refused_until("42", one.state.clock()) is not None
+            assert one.state.refused_until("42") is not None
             one.orphan("42", reply_to=None)
             # Then the queue loop binds its queue
             assert await changed.take(0.1) == ["42"]
-            assert groups.refused_until("42", one.state.clock()) is None
+            assert one.state.refused_until("42") is None
         one.bind("42")
         await until(lambda: len(one.channel.tags) == 3, within=1.0)
         assert len(one.publisher.sent_to(NAMES.request_exchange, "42")) == 2

@@ -266,7 +266,7 @@ async def test_starts_that_end_before_started_refuse_requests_between_tries_unti
     state = loop.state
 
     def refused() -> bool:
-        return state.groups.refused_until("42", state.clock()) is not None
+        return state.refused_until("42") is not None
 
     def fail(what: str, key: str) -> None:
         if what == "start" and how == "refused":
@@ -317,7 +317,7 @@ async def test_an_engine_that_is_away_for_some_starts_refuses_no_requests(where:
         loop.want("42")
         await until(lambda: loop.driver.starts("42") == 5, within=20.0)
         groups = loop.state.groups
-        assert (groups.attempt("42").unstarted, groups.refused_until("42", loop.state.clock())) == (0, None)
+        assert (groups.attempt("42").unstarted, loop.state.refused_until("42")) == (0, None)
         assert loop.state.ends.of("42")[-1].event == "start-failed"
 
 
@@ -340,7 +340,7 @@ async def test_requests_are_not_refused_while_the_engine_is_asked_for_a_start_th
         await until(lambda: "42" in groups, within=20.0)
         assert groups.attempt("42").unstarted == 3
         for _ in range(6):
-            assert groups.refused_until("42", loop.state.clock()) is None
+            assert loop.state.refused_until("42") is None
             await asyncio.sleep(1.0)
 
 
@@ -354,7 +354,7 @@ async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_is_news_
         with ChangeReader().following(groups.changes) as changed:
             queues.note("42", QueueState(Phase.UNBOUND, emptied=True, delivered=3))
             assert await changed.take(0.1) == ["42"]
-        assert groups.refused_until("42", loop.state.clock()) is None
+        assert loop.state.refused_until("42") is None
         # What the daemon's own look adds does not count
         await until(lambda: groups.attempt("42").unstarted >= 3, within=60.0)
         queues.note("42", QueueState(Phase.UNBOUND, emptied=True, delivered=4))
@@ -377,7 +377,7 @@ async def test_a_worker_that_consumes_and_says_nothing_ends_the_row_before_it_en
         await asyncio.sleep(1.0)
         loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 3 * LATE))
         await until(lambda: groups.attempt("42").error == "exit 1", within=0.2)
-        assert groups.refused_until("42", loop.state.clock()) is None
+        assert loop.state.refused_until("42") is None
         await until(lambda: loop.state.ends.of("42")[-1].reason == "exit 1", within=1.0)
         assert groups.attempt("42").unstarted == 0
 
@@ -399,6 +399,18 @@ async def test_a_row_of_failed_starts_ends_with_its_session() -> None:
         assert (groups.attempt("b").unstarted, groups.attempt("b").failures) == (0, failures)
 
 
+async def test_a_key_with_a_worker_that_a_person_runs_is_not_refused() -> None:
+    loop = Loop()
+    loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.state.refused_until("42") is not None, within=20.0)
+        counted(loop, 1)
+        assert loop.state.refused_until("42") is None
+        counted(loop, 0)
+        assert loop.state.refused_until("42") is not None
+
+
 async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_says_so() -> None:
     loop = Loop()
     state = loop.state
@@ -410,12 +422,12 @@ async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_say
             await asyncio.sleep(1.0)
             loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
         await asyncio.sleep(1.0)
-        assert state.groups.refused_until("42", state.clock()) == math.inf
+        assert state.refused_until("42") == math.inf
         with ChangeReader().following(state.groups.changes) as changed:
             state.activity.note("42", "started", state.clock(), "w")
             state.activity.changes.add("42")
             assert await changed.take(1.0) == ["42"]
-        assert state.groups.refused_until("42", state.clock()) is None
+        assert state.refused_until("42") is None
 
 
 @pytest.mark.parametrize("seconds", [30.0, None])
@@ -456,7 +468,7 @@ async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None
             loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, f"w{number}", 0.1))
             await asyncio.sleep(0.3)
             assert loop.state.groups.attempt("42").unstarted == 0
-            assert loop.state.groups.refused_until("42", loop.state.clock()) is None
+            assert loop.state.refused_until("42") is None
 
 
 @pytest.mark.parametrize("at_work", [True, False])
