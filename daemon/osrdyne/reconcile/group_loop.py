@@ -251,19 +251,20 @@ class GroupLoop:
 
     def _not_started(self, key: str, reason: str, error: Exception) -> None:
         self._failed(key, reason)
-        self._note_end(key, WorkerEnd(How.NO_START), reason, self._state.clock(), None, tried=not is_away(error))
+        self._note_end(key, WorkerEnd(How.NO_START), reason, self._state.clock(), None, counts=not is_away(error))
 
     def _ended(self, key: str, end: WorkerEnd, error: str | None) -> None:
         """Note that a worker ended, once what it said before has come."""
         plan, stopped = self._stops.get(key, _BY_REQUEST), end.how is How.STOPPED
         reason = error or (f"stopped: {plan.reason}" if stopped else "ended while no daemon watched it")
-        failed = plan.failed if stopped else error is not None
+        # What no daemon watched may be why requests expire, but says nothing about a start.
+        failed, counts = plan.failed or not stopped, stopped or error is not None
         now, began = self._state.clock(), self._state.groups.attempt(key).started_at
         if end.seconds is not None:
             # An engine may have restarted it since the daemon's start, or since its first word.
             began = now - end.seconds - _NEWS_LATE_SECONDS
         later = 0.0 if end.how is How.NO_START else _EVENTS_LATE_SECONDS
-        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed)
+        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed, counts)
 
     def _note_end(
         self,
@@ -273,9 +274,11 @@ class GroupLoop:
         at: float,
         began: float | None,
         failed: bool = True,
-        tried: bool = True,
+        counts: bool = True,
     ) -> None:
-        """`tried` is False where the engine was away: that says nothing about the key's workers."""
+        """`counts` is False where it says nothing about how workers of the key start: the engine was away, or this end
+        was not watched.
+        """
         state, activity = self._state, self._state.activity.get(key)
         former, served_at = state.ends.former(key, end.worker_id), state.counts.served_at.get(key)
         started = had_started(
@@ -290,11 +293,12 @@ class GroupLoop:
         text = " ".join(reason.split())[:LONGEST_REASON]
         fact = EndFact(key, end, text, started, held, at, events.wall_ms(), failed)
         state.ends.note(fact)
-        self._metrics.worker_exits.labels(end.how.value).inc()
+        if counts or end.how is not How.NO_START:
+            self._metrics.worker_exits.labels(end.how.value).inc()
         if failed and key in state.tracker.wanted:
             state.groups.attempts[key] = group_rules.after_end(
                 state.groups.attempt(key),
-                started=started if tried else None,
+                started=started if counts else None,
                 held=None if end.how is How.STOPPED else held,
                 now=state.clock(),
             )

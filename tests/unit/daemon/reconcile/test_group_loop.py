@@ -319,6 +319,7 @@ async def test_an_engine_that_is_away_for_some_starts_refuses_no_requests(where:
         groups = loop.state.groups
         assert (groups.attempt("42").unstarted, loop.state.refused_until("42")) == (0, None)
         assert loop.state.ends.of("42")[-1].event == "start-failed"
+        assert loop.exits("no-start") == 0
 
 
 async def test_requests_are_not_refused_while_the_engine_is_asked_for_a_start_that_it_lists_already() -> None:
@@ -525,6 +526,18 @@ async def test_a_stop_is_an_end_with_its_reason() -> None:
         await until(lambda: loop.state.ends.of("42"), within=5.0)
         (fact,) = loop.state.ends.of("42")
         assert (fact.end.how, fact.reason, fact.failed) == (How.STOPPED, "stopped: idle", False)
+
+
+async def test_an_end_that_no_daemon_watched_is_a_cause_of_what_expires_and_no_failed_start() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.driver.crash("42", None, WorkerEnd(How.UNKNOWN, worker_id="w", seconds=0.0))
+        await until(lambda: loop.state.ends.of("42"), within=1.0)
+        assert loop.state.ends.why("42", since=0.0) == "ended while no daemon watched it"
+        assert loop.state.groups.attempt("42").unstarted == 0
+        assert loop.exits("unknown") == 1
 
 
 async def test_ends_of_workers_are_counted_by_how_they_ended() -> None:
