@@ -132,6 +132,23 @@ def test_what_waited_longer_than_an_orphan_may_does_not_expire_when_it_is_taken_
 
 
 @BOTH
+def test_the_expiration_of_what_never_was_an_orphan_begins_again_once(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.channel.publish("", place.queue, b"a", Properties(reply_to=A_CALLER, expiration="5000"))
+        orphans, deadlines = await Inbox.of(place.connection, place.state.names.orphan_queue, prefetch=1), []
+        for _ in range(2):
+            await asyncio.sleep(2.0)
+            await place.take()
+            orphan = await orphans.take()
+            deadlines.append(orphan.properties.headers[headers.X_DEADLINE] - events.wall_ms())
+            await place.channel.publish("", place.queue, b"a", orphan.properties)
+        assert 4900 <= deadlines[0] <= 5000
+        assert 2900 <= deadlines[1] <= 3000
+
+    run(version, program)
+
+
+@BOTH
 def test_requests_without_a_caller_do_not_fill_the_orphan_queue(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put("caller 0", "caller 1")
