@@ -29,7 +29,7 @@ from osrdyne.intake import (
 )
 from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
 from osrdyne.reconcile.queue_rules import QueueStep
-from osrdyne.state import by_key
+from osrdyne.state import start_failures
 from osrdyne.state.pool import PoolState
 from osrdyne.state.signs import Signs
 from osrdyne.state.tracker import Status
@@ -290,7 +290,7 @@ def _budget_never_spent() -> list[Patch]:
 
 
 def _never_refused() -> list[Patch]:
-    return [(by_key, "refused_until", lambda *_, **__: None)]
+    return [(start_failures, "refused_until", lambda *_, **__: None)]
 
 
 def _waiting_left_where_it_is() -> list[Patch]:

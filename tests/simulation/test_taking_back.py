@@ -132,6 +132,23 @@ def test_what_waited_longer_than_an_orphan_may_does_not_expire_when_it_is_taken_
 
 
 @BOTH
+def test_the_expiration_of_what_never_was_an_orphan_begins_again_once(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.channel.publish("", place.queue, b"a", Properties(reply_to=A_CALLER, expiration="5000"))
+        orphans, deadlines = await Inbox.of(place.connection, place.state.names.orphan_queue, prefetch=1), []
+        for _ in range(2):
+            await asyncio.sleep(2.0)
+            await place.take()
+            orphan = await orphans.take()
+            deadlines.append(orphan.properties.headers[headers.X_DEADLINE] - events.wall_ms())
+            await place.channel.publish("", place.queue, b"a", orphan.properties)
+        assert 4900 <= deadlines[0] <= 5000
+        assert 2900 <= deadlines[1] <= 3000
+
+    run(version, program)
+
+
+@BOTH
 def test_requests_without_a_caller_do_not_fill_the_orphan_queue(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put("caller 0", "caller 1")
@@ -174,7 +191,7 @@ def test_what_a_silent_worker_took_stays_and_shows_that_workers_start(version: V
         assert delivered == 3
         attempts = place.state.groups.attempts
         attempts[KEY] = group_rules.after_delivery(attempts[KEY], delivered)
-        assert place.state.groups.refused_until(KEY, place.state.clock()) is None
+        assert place.state.refused_until(KEY) is None
         # And each row of starts in which it is taken again shows it again
         place.fail(3)
         await place.crash(3)
@@ -182,6 +199,26 @@ def test_what_a_silent_worker_took_stays_and_shows_that_workers_start(version: V
         assert delivered > 3
         orphans, stayed = await place.bodies()
         assert (orphans, "poison" in stayed) == ([], True)
+
+    run(version, program)
+
+
+@BOTH
+def test_what_a_silent_worker_took_less_often_than_another_before_stays_too(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("poison")
+        await place.crash(3)
+        attempts = place.state.groups.attempts
+        attempts[KEY] = group_rules.after_delivery(attempts[KEY], await place.take())
+        # It ends at the delivery limit, and another crashes a worker of the next row
+        inbox = await Inbox.of(place.connection, place.queue, prefetch=1)
+        assert (await inbox.take()).body == b"poison"
+        await inbox.channel.close()
+        await place.put("poison")
+        place.fail(3)
+        await place.crash(1)
+        assert await place.take() == 1
+        assert (await place.bodies())[0] == []
 
     run(version, program)
 

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from osrdyne.drivers.base import Change
-from osrdyne.errors import DriverError
+from osrdyne.drivers.base import Change, How, WorkerEnd
+from osrdyne.errors import DriverError, is_away
 
 #: Ends of workers of one group that wait to be read; beyond that the oldest are dropped.
 _MOST_ENDS = 10
@@ -31,6 +31,10 @@ class UnreadChanges:
         if change.end is not None or change.error is not None or not unread:
             unread.append(change)
         self._some.set()
+
+    def refused(self, key: str, error: DriverError) -> None:
+        """Add that a start was refused. Where the engine was away, there was none that failed."""
+        self.tell(Change(key, str(error), None if is_away(error) else WorkerEnd(How.NO_START)))
 
     def lose(self, reason: str) -> None:
         """Have `read` raise this reason after the unread changes: the driver may have missed some."""

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _UNROUTED_AFTER_HOPS = 4
 #: Longest wait between two tries to forward one orphan.
 _LONGEST_WAIT_SECONDS = 5.0
-#: Seconds in which one refused key of each reason is reported by an event.
+#: Seconds in which one refused request of each reason is reported by an event.
 _REFUSALS_SECONDS = 0.1
 
 
@@ -52,7 +52,7 @@ class OrphanForwarder(MessageHandler):
     user: str | None
     holding: HeldMessages
     orphan_ttl_ms: int
-    #: Of the events about refused keys, one is sent in this time, for each reason.
+    #: Of the events about refused requests, one is sent in this time, for each reason.
     refusals: Bursts = field(default_factory=lambda: Bursts(_REFUSALS_SECONDS))
 
     async def _give_up(self, message: Message, error: Exception) -> None:
@@ -79,6 +79,10 @@ class OrphanForwarder(MessageHandler):
             finally:
                 self.holding.release(decision.key, size)
         else:
+            if self.state.refused_until(decision.key) is not None:
+                # It has no caller, and would go round until the next try, in the way of other keys' orphans.
+                self.state.groups.let_wait(decision.key)
+                self.state.require(decision.key, found_unbound=True)
             await self._put_back(message, seen_ms, let_in=True)
 
     def _refusal(self, message: Message, key: str) -> ErrorAnswer | None:
@@ -103,11 +107,11 @@ class OrphanForwarder(MessageHandler):
 
     def _start_failed(self, message: Message, key: str) -> ErrorAnswer | None:
         """Return why a request with a caller cannot wait for workers of a key; None where it can, or has none."""
-        groups, now = self.state.groups, self.state.clock()
-        until = groups.refused_until(key, now)
+        until = self.state.refused_until(key)
         if until is None or not is_reply_address(message.properties.reply_to):
             return None
-        return orphan_rules.start_failed(groups.attempt(key), until - now, with_reason=self.pool.worker_reasons)
+        attempt, now = self.state.groups.attempt(key), self.state.clock()
+        return orphan_rules.start_failed(attempt, until - now, with_reason=self.pool.worker_reasons)
 
     async def _hold(self, message: Message, forward: Forward, seen_ms: int, now_ms: Callable[[], int]) -> None:
         began, request_id = self.state.clock(), message.properties.correlation_id
@@ -199,8 +203,10 @@ class OrphanForwarder(MessageHandler):
             expired_at=expired_at,
             retry_after_ms=answer.retry_after_ms,
         ):
-            # Who asks for thousands of keys must not crowd out all other events: the metrics count each refusal.
-            often = answer.refused is not None and self.refusals.observe(answer.refused, self.state.clock()) is None
+            # Who asks for thousands of keys, or for one that fails, must not crowd out all other events: the metrics
+            # count each refusal.
+            refused = answer.status if answer.status == statuses.START_FAILED else answer.refused
+            often = refused is not None and self.refusals.observe(refused, self.state.clock()) is None
             self._answered(message, answer.status, reported=not often)
         else:
             await self._put_back(message, seen_ms, let_in=let_in)

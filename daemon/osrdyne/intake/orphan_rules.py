@@ -170,8 +170,10 @@ def taken_back(
 ) -> Properties:
     """Return the properties with which a request that waited in its queue becomes an orphan again.
 
-    Its time as an orphan begins again: it may have waited in its queue for longer. So that this has an end, it gets the
-    deadline that it had there.
+    Its time as an orphan begins again: it may have waited in its queue for longer. So that this has an end, it gets a
+    deadline: the time that requests may wait in their queue, from when the daemon first saw it, and its own where it
+    has one. What is not known is how long one waited that never was an orphan. Then both that time and that of its
+    `expiration` begin again, once.
     """
     result = stamped(original, now_ms, own_user=own_user, let_in=True)
     given = result.headers

@@ -70,7 +70,7 @@ class TakingBack:
             self._note_forbidden(key, str(error))
             return -1
         held, taken, failed = list[Message](), -1, False
-        while left > 0 and not held and self.state.groups.refused_until(key, self.state.clock()) is not None:
+        while left > 0 and not held and self.state.refused_until(key) is not None:
             try:
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     held = [await inbox.get(), *_all_of(inbox)]

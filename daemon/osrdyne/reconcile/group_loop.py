@@ -90,6 +90,13 @@ class GroupLoop:
         )
 
     async def run(self) -> None:
+        attempts = self._state.groups.attempts
+        for key, attempt in list(attempts.items()):
+            if key in self._state.tracker.wanted:
+                # Another daemon may have started its workers meanwhile.
+                attempts[key] = group_rules.in_a_new_session(attempt)
+            else:
+                del attempts[key]
         self._adopt(await self._list(), began=self._state.clock())
         await self._loop.run(
             self._look_at,
@@ -147,6 +154,9 @@ class GroupLoop:
                 self._state.groups.changes.add(key)  # its queue may be bound at once
             attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
             self._state.groups.attempts[key] = attempt
+        served_at = self._state.counts.served_at.get(key)
+        if served_at is not None and (found := group_rules.after_served(attempt, at=served_at - self._late)) != attempt:
+            self._state.groups.attempts[key] = attempt = found
         if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
             self._starting.pop(key, None)
         return attempt
@@ -241,18 +251,20 @@ class GroupLoop:
 
     def _not_started(self, key: str, reason: str, error: Exception) -> None:
         self._failed(key, reason)
-        self._note_end(key, WorkerEnd(How.NO_START), reason, self._state.clock(), None, tried=not is_away(error))
+        self._note_end(key, WorkerEnd(How.NO_START), reason, self._state.clock(), None, counts=not is_away(error))
 
     def _ended(self, key: str, end: WorkerEnd, error: str | None) -> None:
         """Note that a worker ended, once what it said before has come."""
         plan, stopped = self._stops.get(key, _BY_REQUEST), end.how is How.STOPPED
         reason = error or (f"stopped: {plan.reason}" if stopped else "ended while no daemon watched it")
-        failed = plan.failed if stopped else error is not None
+        # What no daemon watched may be why requests expire, but says nothing about a start.
+        failed, counts = plan.failed or not stopped, stopped or error is not None
         now, began = self._state.clock(), self._state.groups.attempt(key).started_at
-        if began is None and end.seconds is not None:
+        if end.seconds is not None:
+            # An engine may have restarted it since the daemon's start, or since its first word.
             began = now - end.seconds - _NEWS_LATE_SECONDS
         later = 0.0 if end.how is How.NO_START else _EVENTS_LATE_SECONDS
-        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed)
+        asyncio.get_running_loop().call_later(later, self._note_end, key, end, reason, now, began, failed, counts)
 
     def _note_end(
         self,
@@ -262,9 +274,11 @@ class GroupLoop:
         at: float,
         began: float | None,
         failed: bool = True,
-        tried: bool = True,
+        counts: bool = True,
     ) -> None:
-        """`tried` is False where the engine was away: that says nothing about the key's workers."""
+        """`counts` is False where it says nothing about how workers of the key start: the engine was away, or this end
+        was not watched.
+        """
         state, activity = self._state, self._state.activity.get(key)
         former, served_at = state.ends.former(key, end.worker_id), state.counts.served_at.get(key)
         started = had_started(
@@ -272,18 +286,19 @@ class GroupLoop:
             activity.started_at if activity is not None else {},
             former=former or 0.0,
             began=max((time for time in (began, former) if time is not None), default=None),
-            since=self._since,
+            since=self._since - _NEWS_LATE_SECONDS,
             served_at=None if served_at is None else served_at - self._late,
         )
         held = 0 if started is False else state.activity.delivery_history.held_by(key, end.worker_id) or None
         text = " ".join(reason.split())[:LONGEST_REASON]
         fact = EndFact(key, end, text, started, held, at, events.wall_ms(), failed)
         state.ends.note(fact)
-        self._metrics.worker_exits.labels(end.how.value).inc()
+        if counts or end.how is not How.NO_START:
+            self._metrics.worker_exits.labels(end.how.value).inc()
         if failed and key in state.tracker.wanted:
             state.groups.attempts[key] = group_rules.after_end(
                 state.groups.attempt(key),
-                started=started if tried else None,
+                started=started if counts else None,
                 held=None if end.how is How.STOPPED else held,
                 now=state.clock(),
             )
@@ -316,6 +331,8 @@ class GroupLoop:
         group = self._state.groups.get(change.key)
         asked_for = group is not None and group.state is GroupState.STOPPING
         if change.end is not None:
+            # Counts of a worker that says nothing are looked at only now.
+            self._note_life(change.key, self._state.groups.attempt(change.key), group, self._state.clock())
             self._ended(change.key, change.end, change.error)
         if change.error is not None and change.key in self._state.tracker.wanted and not asked_for:
             self._failed(change.key, change.error)

@@ -119,6 +119,17 @@ def after_started(attempt: Attempt, *, at: float | None) -> Attempt:
     return _worked(attempt) if works else attempt
 
 
+def after_served(attempt: Attempt, *, at: float) -> Attempt:
+    """Return what is remembered once counts as of `at` have shown a consumer: after a start, that start has worked."""
+    works = attempt.started_at is not None and at > attempt.started_at
+    return _worked(attempt) if works else attempt
+
+
+def in_a_new_session(attempt: Attempt) -> Attempt:
+    """Return what is remembered when a session begins: the pause stays, but no row of starts that ended too early."""
+    return _worked(attempt)
+
+
 def _worked(attempt: Attempt) -> Attempt:
     return replace(attempt, unstarted=0, delivered=-1)
 

@@ -94,7 +94,7 @@ class QueueLoop:
             interval=self._statistics_interval,
             now=self._state.clock(),
             lost=key in self._state.lost.evidence.lost,
-            refused_until=self._state.groups.refused_until(key, self._state.clock()),
+            refused_until=self._state.refused_until(key),
         )
 
     def _look_at(self, key: str) -> None:

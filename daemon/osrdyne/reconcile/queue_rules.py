@@ -165,8 +165,10 @@ def after_failure(queue: QueueState, step: QueueStep, error: str, *, now: float)
     failures = queue.failures + 1
     # A step that only looks changes nothing: evidence is collected again, but the queue stays unbound.
     kept = step in (QueueStep.LOOK, QueueStep.SAMPLE) or queue.phase is Phase.DRAINED
+    # Where this is not true, the next try unbinds it. Bound again, it would be taken for one that has never failed.
+    refused = step is QueueStep.REFUSE
     return QueueState(
-        phase=queue.phase if kept else Phase.UNKNOWN,
+        phase=Phase.UNBOUND if refused else queue.phase if kept else Phase.UNKNOWN,
         asserted=-1,
         failures=failures,
         not_before=now + back_off(failures),

@@ -8,7 +8,6 @@ from dataclasses import replace
 from osrdyne.base.changes import Changes, Keyed
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.state.delivery_history import DeliveryHistory
-from osrdyne.state.start_failures import refused_until
 from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState
 from osrdyne_protocol import events
 
@@ -51,25 +50,28 @@ class QueuesByKey(Keyed[QueueState]):
 
 
 class GroupsByKey(UserDict[str, Group]):
-    """Groups that the engine runs, and past attempts to start them; the group loop writes both."""
+    """Groups that the engine runs, and past attempts to start them; the group loop writes both.
+
+    The orphan forwarder only calls `let_wait`.
+    """
 
     def __init__(self, start_failures: int = 0) -> None:
-        """`start_failures` is the setting of the pool."""
         super().__init__()
+        #: The setting of the pool.
+        self.start_failures = start_failures
         self.changes = Changes()
         self.attempts: dict[str, Attempt] = {}
         #: Keys for which the engine is asked for a start just now.
         self.trying: set[str] = set()
-        self._start_failures = start_failures
 
     def attempt(self, key: str) -> Attempt:
         """Return what is remembered of the starts of a key's group."""
         return self.attempts.get(key) or Attempt()
 
-    def refused_until(self, key: str, now: float) -> float | None:
-        """Return until when requests of a key are refused; see `start_failures.refused_until`."""
-        trying = key in self.trying
-        return refused_until(self.attempt(key), self.get(key), most=self._start_failures, now=now, trying=trying)
+    def let_wait(self, key: str) -> None:
+        """Let requests of a key wait in its queue until a start fails again: many came that cannot be refused."""
+        self.attempts[key] = replace(self.attempt(key), queued=True)
+        self.changes.add(key)
 
     def note(self, key: str, group: Group | None) -> None:
         """Note that the engine runs this group of a key, None: that it runs none."""

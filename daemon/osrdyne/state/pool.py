@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from osrdyne.state import start_failures
 from osrdyne.state.by_key import ActivityByKey, GroupsByKey, QueuesByKey
 from osrdyne.state.counts import Counts
 from osrdyne.state.lost_queues import LostQueues
@@ -71,6 +72,18 @@ class PoolState:
 
         self.tracker.make_room(most, self.clock(), idle=idle, busy=waits)
         return len(self.tracker.wanted) < most
+
+    def refused_until(self, key: str) -> float | None:
+        """Return until when requests of a key are refused; see `start_failures.refused_until`."""
+        groups, totals = self.groups, self.counts.totals.get(key)
+        return start_failures.refused_until(
+            groups.attempt(key),
+            groups.get(key),
+            most=groups.start_failures,
+            now=self.clock(),
+            trying=key in groups.trying,
+            served=totals is not None and totals.consumers > 0,
+        )
 
     def last_life(self, key: str) -> float | None:
         """Return when a worker of a key last showed a sign of life (monotonic seconds); now where one consumes."""

@@ -9,7 +9,7 @@ from osrdyne.state.values import Attempt
 
 
 def refused_until(
-    attempt: Attempt, group: Group | None, *, most: int, now: float, trying: bool = False
+    attempt: Attempt, group: Group | None, *, most: int, now: float, trying: bool = False, served: bool = False
 ) -> float | None:
     """Return until when requests of a key are refused; None while they wait for a worker.
 
@@ -17,8 +17,13 @@ def refused_until(
     only while a try is under way; `trying` says that the engine is asked for a start just now. Between two tries of
     the daemon requests are refused until the next one is due. An engine that tries again by itself does not say when it
     does, so the time has no end (infinity) until its group runs.
+
+    Nor are they refused while the last counts showed a consumer (`served`): a person may run a worker by hand.
+
+    A request without a caller cannot be refused. As orphans, many of them would stand in the way of those of other keys
+    until the next try. So once more come than the daemon holds, requests wait in their queue until a start fails.
     """
-    if trying or not 0 < most <= attempt.unstarted:
+    if trying or served or attempt.queued or not 0 < most <= attempt.unstarted:
         return None
     if group is None:
         return attempt.not_before if now < attempt.not_before else None
@@ -30,6 +35,7 @@ def is_taken(attempt: Attempt, delivered: int) -> bool:
     """Return whether a worker took a waiting request in this row of starts, as its delivery count shows.
 
     A worker that took it had started, whatever it said. A count that was seen before proves nothing. Neither does one
-    more: RabbitMQ 4.0 counts the daemon's own look, too.
+    more: RabbitMQ 4.0 counts the daemon's own look, too. The count of a request never falls, so a smaller one is of
+    another request.
     """
-    return delivered > attempt.delivered + 1
+    return delivered > attempt.delivered + 1 or 0 < delivered < attempt.delivered

@@ -81,6 +81,8 @@ class Attempt:
     failed_at: float | None = None
     #: Starts in a row that ended before a worker said `started`.
     unstarted: int = 0
+    #: Since the last failure more requests without a caller came than the daemon holds: all wait in their queue then.
+    queued: bool = False
     #: The highest delivery count that a waiting request was seen with in this row; -1: none was looked at.
     delivered: int = -1
 

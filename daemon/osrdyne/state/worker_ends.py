@@ -92,11 +92,12 @@ def had_started(
     if end.how is How.NO_START:
         return False
     own = (at for name, at in said.items() if end.worker_id is None or name in (end.worker_id, ""))
-    if any(at > max(former, began or 0.0) for at in own):
+    # Where only its first word shows that its engine started it again, it began with that.
+    if any(at > former and at >= (began or 0.0) for at in own):
         return True
-    # A worker that says nothing is known by its consumer. Beside others, that may be one of theirs.
-    if not said and served_at is not None and served_at > max(former, began or 0.0):
-        return True
+    # A worker that is not heard is known by its consumer. Where others were heard, that may be theirs.
+    if served_at is not None and served_at > max(former, began or 0.0):
+        return None if said else True
     return None if began is None or began < since else False
 
 

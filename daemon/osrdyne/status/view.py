@@ -61,7 +61,7 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool, late: float) 
         return "failed"
     if (queue is not None and queue.error) or (group is None and state.groups.attempt(key).failures):
         return "failed"
-    if state.groups.refused_until(key, state.clock()) is not None:
+    if state.refused_until(key) is not None:
         return "failed"
     if wanted.status is Status.UNBOUND:
         return "idle"

@@ -9,7 +9,7 @@ import pytest
 
 from osrdyne.drivers.base import Change, How, WorkerEnd
 from osrdyne.drivers.unread import UnreadChanges
-from osrdyne.errors import DriverError
+from osrdyne.errors import DriverError, EngineAway
 
 pytestmark = pytest.mark.looptime
 
@@ -35,6 +35,16 @@ async def test_a_change_without_an_error_does_not_replace_an_unread_error_and_a_
     for error in (None, "exit status 1", "exit status 2"):
         unread.tell(Change("a", error))
     assert await all_of(unread.read()) == [Change("a", "exit status 2")]
+
+
+async def test_a_start_that_was_refused_is_an_end_but_not_where_the_engine_was_away() -> None:
+    unread = UnreadChanges()
+    unread.refused("a", DriverError("no such image"))
+    unread.refused("b", EngineAway("no answer"))
+    assert await all_of(unread.read()) == [
+        Change("a", "no such image", WorkerEnd(How.NO_START)),
+        Change("b", "no answer"),
+    ]
 
 
 async def test_each_end_of_a_worker_is_read_in_its_order_beside_other_changes() -> None:

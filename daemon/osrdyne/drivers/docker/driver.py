@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne.drivers import redaction
-from osrdyne.drivers.base import Change, Group, How, WorkerEnd
+from osrdyne.drivers.base import Change, Group, How
 from osrdyne.drivers.docker import credential, endings, facts
 from osrdyne.drivers.docker.engine import Conflict, Engine, EngineRefused, NoSuchContainer
 from osrdyne.drivers.docker.facts import Container
@@ -265,7 +265,7 @@ class DockerDriver:
                     try:
                         await self._start(key, name)
                     except DriverError as refusal:
-                        refused = str(refusal)
+                        refused = refusal
         log.log(
             logging.INFO if error is None else logging.WARNING,
             "worker ended",
@@ -273,7 +273,7 @@ class DockerDriver:
         )
         self._unread.tell(Change(key, error, end))
         if refused is not None:
-            self._unread.tell(Change(key, refused, WorkerEnd(How.NO_START)))
+            self._unread.refused(key, refused)
 
     def _outlasted(self, container_id: str, grace: int) -> str | None:
         """Return what a person should know of a requested end, None where all went well."""

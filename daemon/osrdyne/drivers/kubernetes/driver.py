@@ -205,7 +205,7 @@ class KubernetesDriver:
                     self._start_again.discard(key)
                     await self._create(key)
         except DriverError as error:
-            self._unread.tell(Change(key, str(error), WorkerEnd(How.NO_START)))
+            self._unread.refused(key, error)
 
     def _group(self, group: DeploymentFacts) -> Group:
         workers = self._running[group.key]

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
+from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
@@ -238,7 +238,7 @@ class SubprocessDriver:
             try:
                 await self._start(ended.record.key)
             except DriverError as refusal:
-                self._unread.tell(Change(ended.record.key, str(refusal), WorkerEnd(How.NO_START)))
+                self._unread.refused(ended.record.key, refusal)
 
     async def _tidy(self, running: dict[str, ProcessRecord]) -> None:
         now = control.clock()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from osrdyne.base.changes import ChangeReader
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake import orphan_rules
@@ -17,6 +18,7 @@ from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.wake_rules import IDLE_SECONDS, WakeBudget
 from osrdyne.metrics import Metrics
+from osrdyne.reconcile import group_rules
 from osrdyne.state.tracker import Status
 from osrdyne.state.values import Attempt, Phase, QueueState, QueueTotals
 from osrdyne_amqp import Message, Properties
@@ -194,6 +196,29 @@ async def test_a_request_without_a_caller_waits_for_the_next_try() -> None:
         one.bind("42")
         await until(lambda: one.channel.tags, within=0.1)
         assert one.publisher.sent_to(NAMES.request_exchange, "42")
+
+
+async def test_requests_without_a_caller_that_are_too_many_to_hold_wait_in_their_queue() -> None:
+    async with forwarding_with(per_key=2) as one:
+        one.state.require("42")
+        cannot_start(one, due_in=30.0)
+        groups = one.state.groups
+        with ChangeReader().following(groups.changes) as changed:
+            for _ in range(2):
+                one.orphan("42", reply_to=None)
+            await asyncio.sleep(0.1)
+            assert one.state.refused_until("42") is not None
+            one.orphan("42", reply_to=None)
+            # Then the queue loop binds its queue
+            assert await changed.take(0.1) == ["42"]
+            assert one.state.refused_until("42") is None
+        one.bind("42")
+        await until(lambda: len(one.channel.tags) == 3, within=1.0)
+        assert len(one.publisher.sent_to(NAMES.request_exchange, "42")) == 2
+        # When the next start fails, those with a caller are answered again
+        groups.attempts["42"] = group_rules.after_failure(groups.attempt("42"), "exit 1", now=one.state.clock())
+        one.orphan("42")
+        await until(lambda: one.answers() == [statuses.START_FAILED], within=0.1)
 
 
 async def test_orphans_that_are_held_are_answered_once_it_shows_that_no_worker_starts() -> None:
@@ -685,6 +710,17 @@ async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_
         await until(lambda: len(one.channel.tags) == 9, within=0.05)
         assert sum(event == "dead-lettered" for event, _ in one.lifecycle.events) == 1
         assert one.state.tally.refused == {"budget": 9}
+
+
+async def test_who_calls_a_key_that_cannot_be_started_does_not_crowd_out_other_events() -> None:
+    async with forwarding_with() as one:
+        one.state.require("42")
+        cannot_start(one)
+        for _ in range(500):
+            one.orphan("42")
+        await until(lambda: len(one.channel.tags) == 500, within=0.05)
+        assert one.lifecycle.events.count(("dead-lettered", "42")) == 1
+        assert one.answers() == [statuses.START_FAILED] * 500
 
 
 async def test_only_the_request_that_wakes_a_key_begins_its_cold_start() -> None:

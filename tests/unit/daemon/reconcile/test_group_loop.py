@@ -39,12 +39,16 @@ class Loop:
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
-        self.loop = GroupLoop(
+        self.limits = limits
+        self.loop = self.of_a_session()
+
+    def of_a_session(self) -> GroupLoop:
+        return GroupLoop(
             self.state,
             self.driver,
             self.lifecycle,
             self.metrics,
-            limits,
+            self.limits,
             patience=PATIENCE,
             late=LATE,
             listing_interval=LISTING_INTERVAL,
@@ -262,7 +266,7 @@ async def test_starts_that_end_before_started_refuse_requests_between_tries_unti
     state = loop.state
 
     def refused() -> bool:
-        return state.groups.refused_until("42", state.clock()) is not None
+        return state.refused_until("42") is not None
 
     def fail(what: str, key: str) -> None:
         if what == "start" and how == "refused":
@@ -313,8 +317,9 @@ async def test_an_engine_that_is_away_for_some_starts_refuses_no_requests(where:
         loop.want("42")
         await until(lambda: loop.driver.starts("42") == 5, within=20.0)
         groups = loop.state.groups
-        assert (groups.attempt("42").unstarted, groups.refused_until("42", loop.state.clock())) == (0, None)
+        assert (groups.attempt("42").unstarted, loop.state.refused_until("42")) == (0, None)
         assert loop.state.ends.of("42")[-1].event == "start-failed"
+        assert loop.exits("no-start") == 0
 
 
 async def test_requests_are_not_refused_while_the_engine_is_asked_for_a_start_that_it_lists_already() -> None:
@@ -336,7 +341,7 @@ async def test_requests_are_not_refused_while_the_engine_is_asked_for_a_start_th
         await until(lambda: "42" in groups, within=20.0)
         assert groups.attempt("42").unstarted == 3
         for _ in range(6):
-            assert groups.refused_until("42", loop.state.clock()) is None
+            assert loop.state.refused_until("42") is None
             await asyncio.sleep(1.0)
 
 
@@ -350,12 +355,61 @@ async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_is_news_
         with ChangeReader().following(groups.changes) as changed:
             queues.note("42", QueueState(Phase.UNBOUND, emptied=True, delivered=3))
             assert await changed.take(0.1) == ["42"]
-        assert groups.refused_until("42", loop.state.clock()) is None
+        assert loop.state.refused_until("42") is None
         # What the daemon's own look adds does not count
         await until(lambda: groups.attempt("42").unstarted >= 3, within=60.0)
         queues.note("42", QueueState(Phase.UNBOUND, emptied=True, delivered=4))
         await asyncio.sleep(0.1)
         assert groups.attempt("42").unstarted >= 3
+
+
+async def test_a_worker_that_consumes_and_says_nothing_ends_the_row_before_it_ends_itself() -> None:
+    loop = Loop()
+    groups = loop.state.groups
+    loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: groups.attempt("42").unstarted >= 3, within=20.0)
+        loop.driver.on = lambda what, key: None
+        await until(loop.runs("42"))
+        await asyncio.sleep(3 * LATE)
+        # The group loop looks at no key because of its consumers
+        loop.state.counts.served_at["42"] = now()
+        await asyncio.sleep(1.0)
+        loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 3 * LATE))
+        await until(lambda: groups.attempt("42").error == "exit 1", within=0.2)
+        assert loop.state.refused_until("42") is None
+        await until(lambda: loop.state.ends.of("42")[-1].reason == "exit 1", within=1.0)
+        assert groups.attempt("42").unstarted == 0
+
+
+async def test_a_row_of_failed_starts_ends_with_its_session() -> None:
+    loop = Loop()
+    groups = loop.state.groups
+    loop.driver.on = refuse(("start", "a"), ("start", "b"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("a", "b")
+        await until(lambda: min(groups.attempt(key).unstarted for key in "ab") >= 3, within=20.0)
+    loop.state.tracker.advance(1e9)
+    loop.want("b")
+    failures = groups.attempt("b").failures
+    loop.driver.on = refuse(error=DriverError("no image"))
+    async with running(loop.of_a_session().run()):
+        await asyncio.sleep(0.1)
+        assert "a" not in groups.attempts
+        assert (groups.attempt("b").unstarted, groups.attempt("b").failures) == (0, failures)
+
+
+async def test_a_key_with_a_worker_that_a_person_runs_is_not_refused() -> None:
+    loop = Loop()
+    loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.state.refused_until("42") is not None, within=20.0)
+        counted(loop, 1)
+        assert loop.state.refused_until("42") is None
+        counted(loop, 0)
+        assert loop.state.refused_until("42") is not None
 
 
 async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_says_so() -> None:
@@ -366,14 +420,41 @@ async def test_a_worker_that_its_engine_brings_back_ends_the_refusal_when_it_say
         await until(loop.runs("42"))
         loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.STARTING, workers=0)
         for _ in range(3):
-            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
             await asyncio.sleep(1.0)
-        assert state.groups.refused_until("42", state.clock()) == math.inf
+            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "w", 0.1)))
+        await asyncio.sleep(1.0)
+        assert state.refused_until("42") == math.inf
         with ChangeReader().following(state.groups.changes) as changed:
             state.activity.note("42", "started", state.clock(), "w")
             state.activity.changes.add("42")
             assert await changed.take(1.0) == ["42"]
-        assert state.groups.refused_until("42", state.clock()) is None
+        assert state.refused_until("42") is None
+
+
+@pytest.mark.parametrize("seconds", [30.0, None])
+async def test_a_worker_that_its_engine_restarts_and_that_dies_at_work_each_time_had_started(
+    seconds: float | None,
+) -> None:
+    loop = Loop()
+
+    def listed(state: GroupState) -> None:
+        loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=state)
+
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        for _ in range(4):
+            await asyncio.sleep(1.0)
+            listed(GroupState.RUNNING)
+            loop.driver.news.put_nowait(Change("42"))
+            loop.state.activity.note("42", "started", now(), "pod")
+            loop.state.activity.changes.add("42")
+            await asyncio.sleep(30.0)
+            listed(GroupState.STARTING)
+            loop.driver.news.put_nowait(Change("42", "exit 1", WorkerEnd(How.EXIT, 1, "pod", seconds)))
+            await asyncio.sleep(5.0)
+            assert loop.state.ends.of("42")[-1].started is True
+            assert loop.state.groups.attempt("42").unstarted == 0
 
 
 async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None:
@@ -388,7 +469,7 @@ async def test_a_worker_that_starts_and_dies_each_time_refuses_nothing() -> None
             loop.driver.crash("42", "exit 1", WorkerEnd(How.EXIT, 1, f"w{number}", 0.1))
             await asyncio.sleep(0.3)
             assert loop.state.groups.attempt("42").unstarted == 0
-            assert loop.state.groups.refused_until("42", loop.state.clock()) is None
+            assert loop.state.refused_until("42") is None
 
 
 @pytest.mark.parametrize("at_work", [True, False])
@@ -445,6 +526,18 @@ async def test_a_stop_is_an_end_with_its_reason() -> None:
         await until(lambda: loop.state.ends.of("42"), within=5.0)
         (fact,) = loop.state.ends.of("42")
         assert (fact.end.how, fact.reason, fact.failed) == (How.STOPPED, "stopped: idle", False)
+
+
+async def test_an_end_that_no_daemon_watched_is_a_cause_of_what_expires_and_no_failed_start() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.driver.crash("42", None, WorkerEnd(How.UNKNOWN, worker_id="w", seconds=0.0))
+        await until(lambda: loop.state.ends.of("42"), within=1.0)
+        assert loop.state.ends.why("42", since=0.0) == "ended while no daemon watched it"
+        assert loop.state.groups.attempt("42").unstarted == 0
+        assert loop.exits("unknown") == 1
 
 
 async def test_ends_of_workers_are_counted_by_how_they_ended() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -101,6 +102,46 @@ async def test_a_key_whose_workers_cannot_be_started_is_unbound_emptied_and_boun
         assert not loop.bound("42")
         await until(lambda: loop.bound("42"), within=0.5)
         assert "unbound" not in [event for event, _ in loop.lifecycle.events], "the key was not idle"
+
+
+async def test_a_queue_is_bound_again_at_once_when_many_requests_come_that_cannot_be_refused() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        for _ in range(2):
+            fails_until(loop, 30.0, starts=3)
+            await until(lambda: not loop.bound("42"), within=0.1)
+            await asyncio.sleep(1.0)
+            loop.state.require("42", found_unbound=True)
+            loop.state.groups.let_wait("42")
+            await until(lambda: loop.bound("42"), within=0.1)
+            await asyncio.sleep(5.0)
+            assert loop.bound("42")
+
+
+@pytest.mark.parametrize("what", ["take back", "unbind"])
+async def test_what_cannot_be_taken_back_is_tried_again_after_growing_pauses(what: str) -> None:
+    loop, tries = Loop(), list[float]()
+
+    def fail(step: str, key: str) -> None:
+        if step == what:
+            tries.append(asyncio.get_running_loop().time())
+            raise BrokerError("no")
+
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.broker.on = fail
+        fails_until(loop, 60.0, starts=3)
+        await until(lambda: len(tries) == 6, within=60.0)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
+        assert pauses[-1] > 4 * pauses[0]
+        assert loop.broker.steps("42").count("bind") == 1
+        # And when the next try is due, it is bound again
+        loop.broker.on = refuse(error=BrokerError("no"))
+        await until(lambda: not loop.state.refused_until("42"), within=60.0)
+        await until(lambda: loop.bound("42") and loop.broker.steps("42").count("bind") == 2, within=30.0)
 
 
 async def test_what_cannot_be_taken_back_is_tried_again() -> None:

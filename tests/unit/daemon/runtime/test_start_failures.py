@@ -36,6 +36,7 @@ def test_requests_are_refused_while_no_try_is_under_way(
     listed = None if group is None else Group("42", group, 1, "")
     assert refused_until(attempt, listed, most=3, now=now) == until
     assert refused_until(attempt, listed, most=0, now=now) is None
+    assert refused_until(attempt, listed, most=3, now=now, served=True) is None
 
 
 def test_only_starts_in_a_row_that_are_known_to_have_ended_too_early_count() -> None:

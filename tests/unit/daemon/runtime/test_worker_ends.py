@@ -58,8 +58,10 @@ def test_a_reason_is_that_of_the_last_failure_since_a_time() -> None:
         ({"said": {"w": 11.0}, "former": 12.0}, False),
         ({"served_at": 11.0}, True),
         ({"served_at": 9.0}, False),
-        # The consumer may be that of another, which says what it does.
-        ({"served_at": 11.0, "said": {"another": 5.0}}, False),
+        # The consumer may be that of another, or its own, and what it said was lost.
+        ({"served_at": 11.0, "said": {"another": 5.0}}, None),
+        ({"served_at": 11.0, "said": {"w": 5.0}}, None),
+        ({"served_at": 9.0, "said": {"w": 5.0}}, False),
         ({"began": 4.0}, None),
         ({"began": None}, None),
         ({"began": None, "end": WorkerEnd(How.NO_START)}, False),
