@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from osrdyne_pipeline.commands import starting
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_runtime.console.output import CannotAsk
+from testbed.waiting import until
 from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
 from tests.pipeline.tables.histories import made_small, random_history
 
@@ -76,6 +79,44 @@ def test_the_commands_after_each_other_end_in_a_report_without_java_and_without_
         engine.show(Lake(tmp_path, "core"), "silver/events", "rejects")
         assert engine.rows("select count(*) as n from events") == [{"n": EVENTS - 1}]
         assert engine.rows("select count(*) as n from rejects") == [{"n": 2}]
+
+
+#: The program whose first table takes for ever.
+ENDLESS = """
+from osrdyne_command import program
+from osrdyne_pipeline.commands import PIPELINE
+from osrdyne_pipeline.small.engine import QUERIES
+QUERIES["silver/events"] = "select max(hash(number)) from range(1000000000000) every(number)"
+program.run(PIPELINE, "osrdyne pipeline")
+"""
+
+
+def worked(process: int) -> float:
+    """Seconds of a processor that a process has used."""
+    used = psutil.Process(process).cpu_times()
+    return used.user + used.system
+
+
+def test_ctrl_c_in_the_midst_of_a_query_ends_the_command_as_interrupted(lake: Lake) -> None:
+    made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+    words = ["tables", "--pool", "core", "--lake", str(lake.home.parent)]
+    with subprocess.Popen([sys.executable, "-c", ENDLESS, *words], stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        said = running.stderr.read(len("  1/11"))
+        begun = worked(running.pid)
+        until(lambda: worked(running.pid) > begun + 0.3, what="DuckDB works")
+        running.send_signal(signal.SIGINT)
+        said += running.stderr.read()
+
+    assert (running.returncode, "Traceback" in said) == (130, False), said
+
+
+def test_more_memory_than_any_machine_has_is_one_line(lake: Lake) -> None:
+    made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+    [(status, _, said)] = run(lake.home.parent, ["tables", "--memory", "9999999999999t"])
+
+    assert (status, said.count("\n")) == (2, 1)
+    assert "Memory value out of range" in said
 
 
 def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(

@@ -62,18 +62,23 @@ class SmallEngine:
         import duckdb
 
         with tempfile.TemporaryDirectory(prefix="osrdyne-pipeline-") as folder, duckdb.connect() as connection:
-            connection.execute("set enable_progress_bar = false")
-            connection.execute("set preserve_insertion_order = false")
-            # All that is used is in the package: nothing is fetched.
-            connection.execute("set autoinstall_known_extensions = false")
-            connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
-            connection.execute("set temp_directory = $folder", {"folder": folder})
             try:
+                connection.execute("set enable_progress_bar = false")
+                connection.execute("set preserve_insertion_order = false")
+                # All that is used is in the package: nothing is fetched.
+                connection.execute("set autoinstall_known_extensions = false")
+                connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
+                connection.execute("set temp_directory = $folder", {"folder": folder})
                 yield cls(connection)
             except duckdb.OutOfMemoryException as error:
                 raise LakeError(f"DuckDB ran out of memory: give more by --memory ({_line(error)})") from error
             except duckdb.Error as error:
                 raise LakeError(f"DuckDB could not do it: {_line(error)}") from error
+            except RuntimeError as error:
+                # What DuckDB makes of a Ctrl-C, which it takes from Python.
+                if str(error) == "Query interrupted":
+                    raise KeyboardInterrupt from error
+                raise
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of a query."""
