@@ -119,6 +119,22 @@ def test_more_memory_than_any_machine_has_is_one_line(lake: Lake) -> None:
     assert "Memory value out of range" in said
 
 
+def test_a_damaged_file_of_bronze_is_one_line_that_names_it(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    write(events)
+    [(status, *_)] = run(tmp_path, ["ingest", str(events)])
+    assert status == 0
+    [file] = tmp_path.glob("core/bronze/batch=*/**/*.parquet")
+    file.write_bytes(file.read_bytes()[:50])
+
+    forget = ["forget", "--event-id", f"{0:032x}"]
+    said = run(tmp_path, ["tables"], ["ingest", str(events)], forget, ["tables", "--engine", "duckdb"])
+
+    for status, _, line in said:
+        assert (status, file.name in line, line.splitlines()[-1][:9]) == (2, True, "osrdyne: "), line
+    assert all("put back a copy" in line for *_, line in said[:3])
+
+
 def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
