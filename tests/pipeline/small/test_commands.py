@@ -142,6 +142,19 @@ def test_a_damaged_file_of_bronze_is_one_line_that_names_it(tmp_path: Path) -> N
     assert all("put back a copy" in line for *_, line in said[:3])
 
 
+@pytest.mark.parametrize("name", ["a\\b", os.fsdecode(b"a\xff")], ids=["a backslash", "not UTF-8"])
+def test_a_lake_that_duckdb_cannot_reach_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    write(events)
+    (tmp_path / name / "core/gold/demand").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+
+    for status, _, said in run(tmp_path / name, ["ingest", str(events)], ["report"]):
+        assert (status, said.count("\n")) == (2, 1), said
+        assert "a backslash or is not UTF-8: give another path, or for a backslash --engine spark" in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,16 @@ class SmallEngine:
                     raise KeyboardInterrupt from error
                 raise
 
+    @staticmethod
+    def check(lake: Lake) -> None:
+        """Raise `LakeError` for a lake that DuckDB cannot reach: it takes a backslash for a slash, and reads UTF-8."""
+        for path in map(str, (lake.home, lake.home.resolve())):
+            if "\\" in path or path != path.encode(errors="replace").decode():
+                raise LakeError(
+                    f"DuckDB cannot reach {path}, which has a backslash or is not UTF-8: give another path, "
+                    "or for a backslash --engine spark"
+                )
+
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of a query."""
         found: list[dict[str, Any]] = self.table(query).to_pylist()
@@ -91,6 +101,7 @@ class SmallEngine:
 
     def show(self, lake: Lake, *names: str) -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none."""
+        self.check(lake)
         for name in names:
             self.connection.execute(f"create or replace temp view {short(name)} as {_reading(lake, name)}")
 
