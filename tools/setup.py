@@ -53,7 +53,7 @@ def is_up_to_date() -> bool:
 
     `make setup PYTHON=...` puts that name into our environment; without it, a `.venv` keeps its Python.
     """
-    if not STAMP.exists() or STAMP.read_text() != digest() or not (BIN / "python").exists():
+    if not STAMP.exists() or STAMP.read_text() != digest() or not (BIN / "python").exists() or not is_linked():
         return False
     return "PYTHON" not in os.environ or is_of_this_python()
 
@@ -149,16 +149,20 @@ def write_path() -> None:
     Path(folder, "osrdyne-checkout.pth").write_text("".join(f"{ROOT / name}\n" for name in FOUND))
 
 
+def is_linked() -> bool:
+    """True when `.venv` has the collection as links, and not a copy that `ansible-galaxy install --force` made."""
+    return all((COLLECTION / name).is_symlink() for name in PARTS)
+
+
 def link_collection() -> None:
     """Have the Ansible of `.venv` find the roles and plugins by the names that they have in the collection.
 
     Not one link to the root: `.venv` is in there.
     """
-    COLLECTION.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(COLLECTION, ignore_errors=True)
+    COLLECTION.mkdir(parents=True)
     for name in PARTS:
-        link = COLLECTION / name
-        if not link.is_symlink():
-            link.symlink_to(ROOT / name)
+        (COLLECTION / name).symlink_to(ROOT / name)
 
 
 def stale() -> List[str]:

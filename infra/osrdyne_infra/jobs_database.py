@@ -18,7 +18,7 @@ from osrdyne_infra.errors import ConfigurationError, DatabaseUnusable
 from osrdyne_infra.guard import Provider, kept, known_later, plainly
 from osrdyne_infra.jobs import settings as jobs_settings
 from osrdyne_infra.jobs.settings import ROLES
-from osrdyne_infra.ordering import outer
+from osrdyne_infra.ordering import outer, own
 from osrdyne_infra.password import Password
 from osrdyne_jobs.database.preparation import prepare, retire, roles_in_use
 from osrdyne_jobs.errors import NotPrepared
@@ -97,8 +97,7 @@ class JobsDatabase(pulumi.ComponentResource):
         self.addresses: dict[str, pulumi.Output[str]] = {}
         for role in ROLES:
             user = jobs_settings.user(names, role)
-            called = name + user.removeprefix(declared.name)
-            password = Password(called, turns.get(role, "1"), here).password
+            password = Password(own(name, declared.name, user), turns.get(role, "1"), here).password
             outside[role] = _secret(password, lambda word, user=user: place.outside_address(user, word, names.database))
             self.addresses[role] = _secret(
                 password,
@@ -111,7 +110,7 @@ class JobsDatabase(pulumi.ComponentResource):
             "users": [names.database, names.owner],
             "adopt": settings.adopt,
         }
-        self.made = _Database(name + names.database.removeprefix(declared.name), inputs, here)
+        self.made = _Database(own(name, declared.name, names.database), inputs, here)
         self.register_outputs({})
 
 

@@ -9,6 +9,15 @@ import pulumi
 from osrdyne_infra.errors import ConfigurationError
 
 
+def own(component: str, beginning: str, name: str) -> str:
+    """Return how a part is called in the program, where two components may have one of the same name.
+
+    That is its name with the component's in place of its `beginning`. In a component that is called like the beginning
+    it is the whole name, as in earlier releases: a long name is cut, and need not have the beginning.
+    """
+    return name if component == beginning else component + name.removeprefix(beginning)
+
+
 def child(
     parent: pulumi.ComponentResource, after: Sequence[pulumi.Resource] = (), *, replaced: bool = False
 ) -> pulumi.ResourceOptions:

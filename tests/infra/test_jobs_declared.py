@@ -114,6 +114,21 @@ def test_the_database_is_asked_for_with_addresses_of_this_machine_and_pods_get_t
     assert plain().texts("core-redo") == {"client.uri": f"amqp://{client}:word-of-{client}@broker/trains%2Fone"}
 
 
+def test_a_pool_whose_database_has_no_room_for_its_whole_name_keeps_what_it_is_called() -> None:
+    long, instance = "timetable-conflict-detection-engine", "dev-carol-laptop-2-garage"
+    names = DatabaseNames.of(long, instance)
+    assert not names.database.startswith(long)
+    workers = {long: {"image": "osrdyne.invalid/core:1"}}
+    found = declaring.pools(
+        settings(**{**JOBS, "pools": [{"name": long, "jobs": {}}]}, instance=instance, workers=workers)
+    )
+
+    called = {name for kind, name in found.everything if kind.endswith((":Password", ":JobsDatabase"))}
+    assert {names.database, names.owner} <= called
+    assert set(found.databases) == {names.database}
+    assert not any(name.startswith(long + long[:24]) for _, name in found.everything)
+
+
 def test_passwords_are_in_secrets_and_the_administrators_in_none() -> None:
     for (kind, name), made in plain().objects.items():
         if kind != "Secret":

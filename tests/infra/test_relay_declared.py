@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from osrdyne.settings.daemon import load
+from osrdyne_infra import ClusterProvider, Relay
 from osrdyne_pool import settings_file
 from osrdyne_relay import RelaySettings
 from osrdyne_relay.driver.settings import RelayDriverSettings
@@ -52,6 +53,20 @@ def mounted(found: Declared, name: str, directory: Path) -> dict[str, Path]:
             files[f"{mount['mountPath']}/{file}"] = directory / file
             (directory / file).write_text(text)
     return files
+
+
+def test_two_relays_in_a_program_have_nothing_of_one_name() -> None:
+    def alone(name: str) -> set[tuple[str, str]]:
+        given = settings(**RELAY, kubernetes={**declaring.WHOLE["kubernetes"], "namespace": f"rail-{name}"})
+
+        def declare() -> None:
+            Relay(name, given, ClusterProvider(f"cluster of {name}", given))
+
+        return set(declaring.declared(declare).everything)
+
+    first, second = alone("relay"), alone("second")
+    assert len(first) == len(second)
+    assert not first & second
 
 
 def test_a_stack_without_a_relay_has_nothing_of_it() -> None:

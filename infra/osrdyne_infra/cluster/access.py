@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 
+from osrdyne_infra.ordering import own
+
 #: Seconds after which a rollout that does not go on has failed, and `up` says so.
 PROGRESS = 300
 #: On every object: what it is a part of, and what made it.
@@ -31,7 +33,7 @@ class Place:
 
     def own(self, name: str) -> str:
         """Return how an object is called in the program, where two components may have one of the same name."""
-        return self.component + name.removeprefix(self.beginning)
+        return own(self.component, self.beginning, name)
 
     def metadata(
         self, name: str, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None

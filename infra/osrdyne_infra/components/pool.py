@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pulumi
@@ -9,7 +10,7 @@ import pulumi
 from osrdyne_infra.components.broker import Broker
 from osrdyne_infra.guard import Guard, StopGuard
 from osrdyne_infra.mend import Mend
-from osrdyne_infra.ordering import inside, outer
+from osrdyne_infra.ordering import inside, outer, own
 from osrdyne_infra.pool.objects import PoolObjects
 from osrdyne_infra.pool.users import PoolUsers
 
@@ -48,12 +49,10 @@ class Pool(pulumi.ComponentResource):
             "osrdyne:index:Pool", name, None, outer(opts, "osrdyne:broker:PoolObjects", providers=providers)
         )
 
-        def own(text: str) -> str:
-            # Two pools of one name may be in a program, on different brokers.
-            return name + text.removeprefix(settings.name)
-
-        users = PoolUsers(declared, broker, self, own)
-        objects = PoolObjects(declared, broker, self, own)
+        # Two pools of one name may be in a program, on different brokers.
+        named = partial(own, name, settings.name)
+        users = PoolUsers(declared, broker, self, named)
+        objects = PoolObjects(declared, broker, self, named)
         Mend(name, broker.settings, declared, broker.lost(declared), inside(self, objects.made))
         # It waits for queues and nothing else, so that it is there however the rest fails.
         guard = Guard(name, broker.settings, settings.name, inside(self, [*objects.queues.values()]))

@@ -40,7 +40,7 @@ class RelayRedis(pulumi.ComponentResource):
         parent: pulumi.ComponentResource,
     ) -> None:
         super().__init__("osrdyne:kubernetes:RelayRedis", place.own(NAME), None, inside(parent))
-        password = Password(NAME, relay.rotate, pulumi.ResourceOptions(parent=self)).password
+        password = Password(place.own(NAME), relay.rotate, pulumi.ResourceOptions(parent=self)).password
         host = f"{NAME}.{namespace}.svc:{REDIS_PORT}"
         address = password.apply(lambda word: f"redis://{relay.prefix}:{quote(word, safe='')}@{host}/0")
         self.address: pulumi.Output[str] = pulumi.Output.secret(address)

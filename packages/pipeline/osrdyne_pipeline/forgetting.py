@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from osrdyne_pipeline.lake import IN_BATCHES, Lake
+from osrdyne_pipeline.lake import IN_BATCHES, Lake, undamaged
 
 ROWS = 65_536
 
@@ -87,7 +87,7 @@ def _files(lake: Lake, name: str) -> Iterator[Path]:
 
 
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(file) as opened:
+    with undamaged(file), pq.ParquetFile(file) as opened:
         yield from opened.iter_batches(ROWS)
 
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from osrdyne_pipeline import places
@@ -138,6 +139,27 @@ class Lake:
 
 
 def rows_of(table: Path) -> int:
-    """Return how many rows a table has, from what its files say of themselves; none where there is no table."""
+    """Return how many rows a table has, from what its files say of themselves; none where there is no table.
+
+    Raises `LakeError` for a damaged file.
+    """
     files = table.resolve().rglob("*.parquet") if table.is_dir() else ()
-    return sum(int(pq.read_metadata(file).num_rows) for file in files)
+    return sum(_rows_in(file) for file in files)
+
+
+def _rows_in(file: Path) -> int:
+    # Opened here: Arrow knows no path that is not UTF-8.
+    with undamaged(file), file.open("rb") as opened:
+        return int(pq.read_metadata(opened).num_rows)
+
+
+@contextmanager
+def undamaged(file: Path) -> Iterator[None]:
+    """Raise `LakeError`, with what to do, where this file of a table cannot be read."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise LakeError(
+            f"{file} cannot be read ({error}): put back a copy of it, or remove the folder of its batch, batch=NAME, "
+            "and ingest the batch's files again"
+        ) from error

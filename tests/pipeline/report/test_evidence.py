@@ -92,6 +92,14 @@ def test_where_no_class_of_keys_does_better_with_a_delay_of_its_own_the_page_say
     assert "No class of keys does better with one delay of its own than with today's delays." in text
 
 
+@pytest.mark.parametrize(("goal", "said"), [("cold", False), ("hours", True)])
+def test_classes_that_have_fewer_hours_and_more_cold_starts_are_shown_with_the_goal(goal: str, said: bool) -> None:
+    text = page(shown(dataclasses.replace(FULL, goal=goal)))
+
+    assert ("The goal was fewer worker-hours" in text) == said
+    assert ("Classes that do no better so are left out." in text) != said
+
+
 @pytest.mark.parametrize(
     ("workers", "high", "room", "busy"),
     [

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from osrdyne_pipeline.commands import starting
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_runtime.console.output import CannotAsk
+from testbed.waiting import until
 from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
 from tests.pipeline.tables.histories import made_small, random_history
 
@@ -56,10 +59,14 @@ def test_the_commands_after_each_other_end_in_a_report_without_java_and_without_
     ingest = ["ingest", str(file), "--json"]
     report = ["report", "--output", str(tmp_path / "page.html")]
     forget = ["forget", "--event-id", f"{0:032x}", "--yes"]
-    by_spark = ["tables", "--engine", "spark"]
-    said = run(tmp_path, ingest, ingest, ["tables", "--json"], ["recommend"], report, forget, by_spark)
+    by_spark = ["--engine", "spark"]
+    again_by_spark = ["forget", "--event-id", f"{1:032x}", "--yes", *by_spark]
+    by_spark_tables = ["tables", *by_spark]
+    said = run(
+        tmp_path, ingest, ingest, ["tables", "--json"], ["recommend"], report, forget, by_spark_tables, again_by_spark
+    )
 
-    assert [status for status, *_ in said] == [0, 0, 0, 0, 0, 0, 2], said
+    assert [status for status, *_ in said] == [0, 0, 0, 0, 0, 0, 2, 2], said
     first, again, tables = (json.loads(out) for _, out, _ in said[:3])
     assert (first["events"], first["reasons"]) == (EVENTS, {"unreadable": 1, "unknown_event": 1})
     assert (again["events"], again["known_files"]) == (0, 1)
@@ -71,11 +78,81 @@ def test_the_commands_after_each_other_end_in_a_report_without_java_and_without_
     assert said[4][1] == f"report of core: {page}\n"
     assert f'<dd class="value">{COLD}</dd>' in page.read_text()
     assert "1 events and 0 rejects" in said[5][1]
-    assert said[6][2] == "osrdyne: pyspark is not installed; install osrdyne-pipeline[spark]\n"
+    for _, _, line in said[6:]:
+        assert line == "osrdyne: pyspark is not installed; install osrdyne-pipeline[spark]\n"
     with SmallEngine.open("1g") as engine:
-        engine.show(Lake(tmp_path, "core"), "silver/events", "rejects")
-        assert engine.rows("select count(*) as n from events") == [{"n": EVENTS - 1}]
+        engine.show(Lake(tmp_path, "core"), "bronze", "silver/events", "rejects")
+        # What could not be made again was not forgotten either
+        for name in ("bronze", "events"):
+            assert engine.rows(f"from (from {name}) select count(*) as n") == [{"n": EVENTS - 1}], name
         assert engine.rows("select count(*) as n from rejects") == [{"n": 2}]
+
+
+#: The program whose first table takes for ever.
+ENDLESS = """
+from osrdyne_command import program
+from osrdyne_pipeline.commands import PIPELINE
+from osrdyne_pipeline.small.engine import QUERIES
+QUERIES["silver/events"] = "select max(hash(number)) from range(1000000000000) every(number)"
+program.run(PIPELINE, "osrdyne pipeline")
+"""
+
+
+def worked(process: int) -> float:
+    """Seconds of a processor that a process has used."""
+    used = psutil.Process(process).cpu_times()
+    return used.user + used.system
+
+
+def test_ctrl_c_in_the_midst_of_a_query_ends_the_command_as_interrupted(lake: Lake) -> None:
+    made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+    words = ["tables", "--pool", "core", "--lake", str(lake.home.parent)]
+    with subprocess.Popen([sys.executable, "-c", ENDLESS, *words], stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        said = running.stderr.read(len("  1/11"))
+        begun = worked(running.pid)
+        until(lambda: worked(running.pid) > begun + 0.3, what="DuckDB works")
+        running.send_signal(signal.SIGINT)
+        said += running.stderr.read()
+
+    assert (running.returncode, "Traceback" in said) == (130, False), said
+
+
+def test_more_memory_than_any_machine_has_is_one_line(lake: Lake) -> None:
+    made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+    [(status, _, said)] = run(lake.home.parent, ["tables", "--memory", "9999999999999t"])
+
+    assert (status, said.count("\n")) == (2, 1)
+    assert "Memory value out of range" in said
+
+
+def test_a_damaged_file_of_bronze_is_one_line_that_names_it(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    write(events)
+    [(status, *_)] = run(tmp_path, ["ingest", str(events)])
+    assert status == 0
+    [file] = tmp_path.glob("core/bronze/batch=*/**/*.parquet")
+    file.write_bytes(file.read_bytes()[:50])
+
+    forget = ["forget", "--event-id", f"{0:032x}"]
+    said = run(tmp_path, ["tables"], ["ingest", str(events)], forget, ["tables", "--engine", "duckdb"])
+
+    for status, _, line in said:
+        assert (status, file.name in line, line.splitlines()[-1][:9]) == (2, True, "osrdyne: "), line
+    assert all("put back a copy" in line for *_, line in said[:3])
+
+
+@pytest.mark.parametrize("name", ["a\\b", os.fsdecode(b"a\xff")], ids=["a backslash", "not UTF-8"])
+def test_a_lake_that_duckdb_cannot_reach_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    write(events)
+    (tmp_path / name / "core/gold/demand").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+
+    for status, _, said in run(tmp_path / name, ["ingest", str(events)], ["report"]):
+        assert (status, said.count("\n")) == (2, 1), said
+        assert "a backslash or is not UTF-8: give another path, or for a backslash --engine spark" in said
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(

@@ -15,6 +15,8 @@ from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import TABLES
 from osrdyne_pipeline.small.engine import QUERIES, SmallEngine
+from osrdyne_pipeline.small.events_and_requests import REQUESTS
+from osrdyne_pipeline.small.lives import LIVES
 from tests.pipeline.tables.histories import Pool, made_plainly, made_small, random_history
 from tests.pipeline.tables.test_by_hand import STORIES
 
@@ -67,6 +69,32 @@ def test_copies_and_the_order_of_reading_change_no_table(lake: Lake) -> None:
 
     assert made_small(lake, [*reversed(history), *(event._replace(source="zzz") for event in history[::3])]) == first
     assert all(first.values())
+
+
+def test_of_equal_events_in_a_millisecond_the_same_begins_for_every_part_of_a_query() -> None:
+    # Given many keys with a request that is handed out twice at once after its end, and two without an identity at once
+    history = """
+        select 'key-' || number as key, told.*, uuid()::varchar as event_id, 'w' as worker_id
+        from range(100000) as keys(number), (values
+            ('request-received', 0, 'a', null), ('finished', 5, 'a', 'ok'),
+            ('request-received', 10, 'a', null), ('request-received', 10, 'a', null),
+            ('request-received', 0, null, null), ('request-received', 0, null, null)
+        ) as told(event, time_ms, request_id, outcome)
+    """
+    with SmallEngine.open("1g") as engine:
+        # More threads than cores: that is when DuckDB sorts what is equal otherwise each time.
+        engine.connection.execute("set threads = 4")
+        # When requests and lives are made of them
+        for name, query in (("events", history), ("requests", REQUESTS), ("lives", LIVES)):
+            engine.connection.execute(f"create temp table {name} as {query}")
+        requests = engine.rows("select number, deliveries, count(*) as n from requests group by all order by all")
+        lives = engine.rows("select requests, count(*) as n from lives group by all order by all")
+    # Then every key has the same of them
+    assert requests == [
+        {"number": 1, "deliveries": 1, "n": 300_000},
+        {"number": 2, "deliveries": 2, "n": 100_000},
+    ]
+    assert lives == [{"requests": 4, "n": 100_000}]
 
 
 def test_no_events_are_every_table_without_rows(lake: Lake) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import tarfile
 from dataclasses import dataclass
@@ -71,6 +72,18 @@ def test_the_collection_holds_what_its_roles_need_and_no_more(file: Path) -> Non
     assert not [name for name in names if Path(name).name.startswith(".")]
     # All members are in a fixed order: how a folder is listed differs from one machine to the next.
     assert names == sorted(names)
+
+
+def test_what_a_person_keeps_in_a_checkout_does_not_get_into_the_collection(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("galaxy.yml", "README.md"):
+        shutil.copy(Path(steps.ROOT, name), tree)
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "my-notes.uri", "pool.retry", ".env"):
+        (tree / name).write_text("hidden\n")
+
+    with tarfile.open(collection.build(tree, tmp_path / "built", 1_700_000_000)) as archive:
+        assert set(archive.getnames()) == {"README.md", *ADDED}
 
 
 def play(control: Control, text: str, *words: str) -> subprocess.CompletedProcess[str]:

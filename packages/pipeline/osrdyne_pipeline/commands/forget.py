@@ -73,23 +73,21 @@ def command(
     else:
         with place.only_writer("ingest"), place.only_writer("tables"):
             found = forgetting.find(place, wanted)
-            if found.rows:
-                # First: where a kill cuts this short, nothing stays that was made of what is forgotten.
-                for name in _MADE:
-                    (place.home / name).unlink(missing_ok=True)
-                forgetting.forget(place, wanted)
-                _make_again(place, engine, master, memory)
+            if found.rows and place.exists("silver/events"):
+                # The engine first: where it cannot start, nothing is removed.
+                with started("forget", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
+                    _forget(place, wanted)
+                    build(session, place, steps)
+            elif found.rows:
+                _forget(place, wanted)
     _told(found, place, forgotten=yes, json=json)
 
 
-def _make_again(place: Lake, engine: str, master: str | None, memory: str) -> None:
-    """Make what was made of the events: the tables, unless there are none yet. A person runs the rest."""
-    if place.exists("silver/events"):
-        with (
-            started("forget", place, engine=engine, master=master, memory=memory) as session,
-            Steps() as steps,
-        ):
-            build(session, place, steps)
+def _forget(place: Lake, wanted: Forgotten) -> None:
+    # First: where a kill cuts this short, nothing stays that was made of what is forgotten.
+    for name in _MADE:
+        (place.home / name).unlink(missing_ok=True)
+    forgetting.forget(place, wanted)
 
 
 def _told(found: Found, place: Lake, *, forgotten: bool, json: bool) -> None:

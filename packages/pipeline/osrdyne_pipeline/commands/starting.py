@@ -84,12 +84,13 @@ def _session() -> SparkSession | None:
 def started(
     name: str, lake: Lake, *, engine: str, master: str | None, memory: str
 ) -> Iterator[SparkSession | SmallEngine]:
-    """Give the engine that was chosen, and end it. Raises `CannotAsk`, `CannotStart` and `SparkFailed`."""
-    with (
-        SmallEngine.open(memory)
-        if chosen(engine, master, lake) == DUCKDB
-        else spark(name, master=master, memory=memory)
-    ) as given:
+    """Give the engine that was chosen, and end it. Raises `CannotAsk`, `CannotStart`, `LakeError` and `SparkFailed`."""
+    if chosen(engine, master, lake) == DUCKDB:
+        SmallEngine.check(lake)
+        opened: contextlib.AbstractContextManager[SparkSession | SmallEngine] = SmallEngine.open(memory)
+    else:
+        opened = spark(name, master=master, memory=memory)
+    with opened as given:
         yield given
 
 

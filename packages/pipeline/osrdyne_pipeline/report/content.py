@@ -137,6 +137,8 @@ class ReportedEvidence:
     #: Keys that get settings of their own.
     changed: int
     classes: list[ClassEffect] = field(default_factory=list)
+    #: What was to get less: `cold` starts, or worker-`hours`.
+    goal: str = "cold"
     #: Fixed delays tried on the same days: delay, cold starts and worker time of all keys.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     #: What settings of their own for keys can reach: cold starts and worker time, from the cheapest on.

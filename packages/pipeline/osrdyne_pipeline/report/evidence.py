@@ -23,6 +23,7 @@ def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
         interval=(found["cold"]["low"], found["cold"]["high"]),
         reasons=list(document["reasons"]),
         changed=len(document["overrides"]),
+        goal="hours" if document.get("goal") == "hours" else "cold",
         classes=[
             ClassEffect(row["name"], row["keys"], round(1000 * row["delay"]), row["cold_before"], row["cold_after"])
             for row in document["classes"]

@@ -13,6 +13,12 @@ from osrdyne_pipeline.report.charts.tradeoff import ChartPoint, tradeoff
 from osrdyne_pipeline.report.content import PolicyFigures, ReportContent, ReportedEvidence
 from osrdyne_pipeline.report.element import element
 
+#: Goal of a recommendation -> which classes are shown.
+_BETTER = {
+    "cold": "Classes that do no better so are left out.",
+    "hours": "The goal was fewer worker-hours: classes with no fewer are left out, and cold starts may be some more.",
+}
+
 
 def before_and_after(content: ReportContent) -> Element:
     """Return cold starts and worker-hours with today's delays and with the recommended ones."""
@@ -50,8 +56,8 @@ def by_class(content: ReportContent) -> Element:
     before = Series("today's delays", "before", [row.before for row in evidence.classes])
     after = Series("that delay", "after", [row.after for row in evidence.classes])
     lead = (
-        "The simplest change: cold starts on the same held-out days, if a class of keys had one delay. Classes that do "
-        "no better so are left out. Settings for single keys reach more."
+        "The simplest change: cold starts on the same held-out days, if a class of keys had one delay. "
+        f"{_BETTER[evidence.goal]} Settings for single keys reach more."
     )
     listed = [[row.name, *map(numbers.count, (row.keys, row.before, row.after))] for row in evidence.classes]
     drawn = pairs(title, "By key class", names, before, after)

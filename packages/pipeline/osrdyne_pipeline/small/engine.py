@@ -62,18 +62,33 @@ class SmallEngine:
         import duckdb
 
         with tempfile.TemporaryDirectory(prefix="osrdyne-pipeline-") as folder, duckdb.connect() as connection:
-            connection.execute("set enable_progress_bar = false")
-            connection.execute("set preserve_insertion_order = false")
-            # All that is used is in the package: nothing is fetched.
-            connection.execute("set autoinstall_known_extensions = false")
-            connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
-            connection.execute("set temp_directory = $folder", {"folder": folder})
             try:
+                connection.execute("set enable_progress_bar = false")
+                connection.execute("set preserve_insertion_order = false")
+                # All that is used is in the package: nothing is fetched.
+                connection.execute("set autoinstall_known_extensions = false")
+                connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
+                connection.execute("set temp_directory = $folder", {"folder": folder})
                 yield cls(connection)
             except duckdb.OutOfMemoryException as error:
                 raise LakeError(f"DuckDB ran out of memory: give more by --memory ({_line(error)})") from error
             except duckdb.Error as error:
                 raise LakeError(f"DuckDB could not do it: {_line(error)}") from error
+            except RuntimeError as error:
+                # What DuckDB makes of a Ctrl-C, which it takes from Python.
+                if str(error) == "Query interrupted":
+                    raise KeyboardInterrupt from error
+                raise
+
+    @staticmethod
+    def check(lake: Lake) -> None:
+        """Raise `LakeError` for a lake that DuckDB cannot reach: it takes a backslash for a slash, and reads UTF-8."""
+        for path in map(str, (lake.home, lake.home.resolve())):
+            if "\\" in path or path != path.encode(errors="replace").decode():
+                raise LakeError(
+                    f"DuckDB cannot reach {path}, which has a backslash or is not UTF-8: give another path, "
+                    "or for a backslash --engine spark"
+                )
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of a query."""
@@ -86,6 +101,7 @@ class SmallEngine:
 
     def show(self, lake: Lake, *names: str) -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none."""
+        self.check(lake)
         for name in names:
             self.connection.execute(f"create or replace temp view {short(name)} as {_reading(lake, name)}")
 

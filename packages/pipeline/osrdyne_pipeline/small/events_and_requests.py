@@ -32,22 +32,20 @@ REQUESTS = f"""
           and (nullif(request_id, '') is not null or event = '{names.REQUEST_RECEIVED}')
     ), judged as (
         select *, kind in (0, 2) as begins,
-            kind = 4 or (kind = 3 and outcome is distinct from '{names.REQUEUED}') as ends
+            kind = 4 or (kind = 3 and outcome is distinct from '{names.REQUEUED}') as ends,
+            row_number() over (partition by key, request_id
+                order by time_ms, kind, outcome nulls first, worker_id nulls first) as place
         from told
     ), anew as (
         select *, begins and coalesce(
             last_value(case when begins then false when ends then true end ignore nulls) over before
                 or time_ms - lag(time_ms) over in_time > {DAY_MS}, false) as is_anew
         from judged
-        window in_time as (
-            partition by key, request_id order by time_ms, kind, outcome nulls first, worker_id nulls first),
-        before as (
-            partition by key, request_id order by time_ms, kind, outcome nulls first, worker_id nulls first
-            rows between unbounded preceding and 1 preceding)
+        window in_time as (partition by key, request_id order by place),
+        before as (partition by key, request_id order by place rows between unbounded preceding and 1 preceding)
     ), numbered as (
         select *, 1 + sum(is_anew::integer) over (
-            partition by key, request_id order by time_ms, kind, outcome nulls first, worker_id nulls first
-            rows between unbounded preceding and current row) as number
+            partition by key, request_id order by place rows between unbounded preceding and current row) as number
         from anew
     ), joined as (
         select key, request_id, number, min(time_ms) as seen_ms, bool_or(kind in (0, 1)) as cold,

@@ -26,28 +26,26 @@ LIVES = f"""
         union all
         select key, coalesce(done_ms - run_ms, received_ms), {_RUN}, done_ms, worker_id, not cold
         from requests where received_ms is not null
+    ), placed as (
+        select *, row_number() over (partition by key order by at_ms, kind, warm desc) as place from happened
     ), untold as (
-        select *, count(case when kind in ({_CLOSE}, {_OPEN}) then 1 end) over so_far = 0 as untold from happened
-        window so_far as (
-            partition by key order by at_ms, kind, warm desc rows between unbounded preceding and current row)
+        select *, count(case when kind in ({_CLOSE}, {_OPEN}) then 1 end) over so_far = 0 as untold from placed
+        window so_far as (partition by key order by place rows between unbounded preceding and current row)
     ), before as (
         select *, kind = {_RUN} and warm and untold as runs_before from untold
     ), opened as (
         select *, kind = {_OPEN} or (runs_before and count(case when runs_before then 1 end) over so_far = 1) as opens
         from before
-        window so_far as (
-            partition by key order by at_ms, kind, warm desc rows between unbounded preceding and current row)
+        window so_far as (partition by key order by place rows between unbounded preceding and current row)
     ), numbered as (
         select *, count(case when opens then 1 end) over (
-            partition by key order by at_ms, kind, warm desc
-            rows between unbounded preceding and current row) as life
+            partition by key order by place rows between unbounded preceding and current row) as life
         from opened qualify life > 0
     ), stopped as (
         select *, min(at_ms) filter (kind = {_CLOSE}) over (partition by key, life) as stopped_ms from numbered
     ), cut as (
         select *, greatest(at_ms, max(end_ms) over (
-                partition by key, life order by at_ms, kind rows between unbounded preceding and 1 preceding))
-                as from_ms,
+                partition by key, life order by place rows between unbounded preceding and 1 preceding)) as from_ms,
             least(end_ms, stopped_ms) as to_ms
         from stopped where kind = {_RUN} or coalesce(at_ms <= stopped_ms, true)
     ), busy as (
