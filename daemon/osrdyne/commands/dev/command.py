@@ -125,14 +125,14 @@ async def _restart(source: Path, written: Path, worker: str, state: str) -> None
     """Change the settings of the daemon whenever files change."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        now = sources.state(Path(), source)
-        if now != state:
-            state = now
-            try:
+        try:
+            now = await asyncio.to_thread(sources.state, Path(), source)
+            if now != state:
+                state = now
                 dev_settings.write(source, written, worker, state)
                 log.info("files have changed; workers are started again")
-            except (OsrdyneError, OSError) as error:
-                log.error("changed settings cannot be used; going on with those before", extra={"reason": str(error)})
+        except (OsrdyneError, OSError) as error:
+            log.error("changed files cannot be used; going on with those before", extra={"reason": str(error)})
 
 
 async def _show(output: Output, as_json: bool) -> None:
