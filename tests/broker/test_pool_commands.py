@@ -174,6 +174,14 @@ def test_a_user_who_may_not_declare_a_pool_gets_one_line_that_says_what_to_do(
     assert f"user '{user}' {what_to_do}" in refused.line or (rights and what_to_do in refused.line)
 
 
+def test_json_says_what_was_done_before_an_error(site: Site) -> None:
+    found = json.loads(site.run("apply", "--json", user=site.add_user("policymaker", configure="^$")).out)
+
+    assert {(change["object"].split()[0], change["action"]) for change in found["changes"]} == {("policy", "make")}
+    assert "give it all permissions on the virtual host" in found["error"]
+    assert len(list(site.api.get("policies", site.vhost.name))) == len(found["changes"])
+
+
 def test_what_cannot_be_asked_gets_one_line_that_says_what_to_do(site: Site) -> None:
     users = str(site.folder / "users")
     assert "that takes the tag 'administrator'" in site.run("apply", "--users", users).line

@@ -14,7 +14,8 @@ import typer
 from osrdyne.commands.pool import applying, place, removing, users
 from osrdyne.settings.daemon import load
 from osrdyne_pool.broker.changes import TopologyChange
-from osrdyne_runtime.console.output import NO, one_line_errors, print_json, printable
+from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime.console.output import NO, Halfway, one_line_errors, print_json, printable
 
 Settings = Annotated[Path, typer.Option(help="The daemon's settings file; its [pool] says what is declared.")]
 BrokerFile = Annotated[
@@ -70,12 +71,20 @@ def apply(
     chosen = load(settings)
     declared = applying.declared_by(chosen.pool, with_users=users_in is not None)
     there = place.chosen(chosen.broker, broker_file)
-    found = asyncio.run(
-        applying.apply(there.api(chosen.broker.timeout), declared, there, users_in, silent if json else show_done)
-    )
+    made: list[TopologyChange] = []
+
+    def done(change: TopologyChange) -> None:
+        made.append(change)
+        if not json:
+            show_done(change)
+
+    try:
+        asyncio.run(applying.apply(there.api(chosen.broker.timeout), declared, there, users_in, done))
+    except OsrdyneError as error:
+        raise Halfway(error, {"changes": [_plain(change) for change in made]}) from error
     if json:
-        print_json({"changes": [_plain(change) for change in found]})
-    elif not found:
+        print_json({"changes": [_plain(change) for change in made]})
+    elif not made:
         typer.echo("nothing to do: the broker has the pool as declared")
 
 
@@ -106,7 +115,10 @@ def remove(
             typer.echo(f"removed {printable(what)}")
 
     interval = chosen.broker.statistics_interval
-    asyncio.run(removing.remove(api, declared, with_messages=with_messages, interval=interval, done=done))
+    try:
+        asyncio.run(removing.remove(api, declared, with_messages=with_messages, interval=interval, done=done))
+    except OsrdyneError as error:
+        raise Halfway(error, {"removed": removed}) from error
     if json:
         print_json({"removed": removed})
     elif not removed:
