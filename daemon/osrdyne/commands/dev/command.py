@@ -24,7 +24,6 @@ from osrdyne.drivers.subprocess.records import Records
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.errors import DriverError
 from osrdyne.settings.daemon import DaemonSettings
-from osrdyne_pool.broker.changes import TopologyChange
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import program
 from osrdyne_runtime.console import log_format
@@ -85,7 +84,7 @@ def _hold(chosen: DaemonSettings) -> Holding:
     return Holding(Records(driver.state_directory, pool.name, pool.instance).directory, alone=True)
 
 
-def _declare(chosen: DaemonSettings, done: Callable[[TopologyChange], None]) -> None:
+def _declare(chosen: DaemonSettings, done: Callable[[applying.Change], None]) -> None:
     declared = applying.declared_by(chosen.pool, with_users=False)
     there = place.of_settings(chosen.broker)
     asyncio.run(applying.apply(there.api(chosen.broker.timeout), declared, there, None, done))
