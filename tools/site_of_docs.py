@@ -51,9 +51,10 @@ def build(target: Path, version: str, tree: Path = steps.ROOT, epoch: int | None
 def list_versions(site: Path) -> list[str]:
     """Write which versions a site has, and a first page that leads to the newest; return them, the newest first.
 
-    Ends the script where there is none.
+    A folder of another name is left out. Ends the script where there is none.
     """
-    found = sorted((page.parents[1].name for page in site.glob(f"*/{FIRST}")), key=_order, reverse=True)
+    names = [page.parents[1].name for page in site.glob(f"*/{FIRST}")]
+    found = sorted((name for name in names if name == DRAFT or versions.VERSION.fullmatch(name)), key=_order)[::-1]
     if not found:
         steps.stop(f"{site} has no folder of a version; unpack the archive of a release there")
     (site / "versions.json").write_text(json.dumps(found) + "\n")

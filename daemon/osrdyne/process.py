@@ -46,10 +46,13 @@ class Process:
         else:
             self._serve, self._why = server.serve, ""
 
-    async def run(self) -> None:
-        """Run until SIGTERM or SIGINT; workers keep running. Raises the driver's errors for a wrong template."""
+    async def run(self, *, at_terminal: bool = False) -> None:
+        """Run until SIGTERM or SIGINT; workers keep running. Raises the driver's errors for a wrong template.
+
+        With `at_terminal`, SIGHUP stops it, too, and a second signal ends the process.
+        """
         stop = asyncio.Event()
-        program.on_stop_signal(stop.set)
+        program.on_stop_signal(stop.set, once=at_terminal, hangup=at_terminal)
         self._daemon.open()
         try:
             async with (

@@ -45,6 +45,11 @@ class Site:
         self.settings.write_text(f'[pool]\nname = "{self.pool}"\n{broker}[driver]\nkind = "noop"\n')
 
     @property
+    def heading(self) -> str:
+        """What is printed first."""
+        return f"broker 127.0.0.1:{self.vhost.broker.amqp_port}, virtual host {self.vhost.name}\n"
+
+    @property
     def api(self) -> Any:
         return self.vhost.broker.management
 
@@ -63,6 +68,11 @@ class Site:
         }
         settings = () if "--settings" in words else ("--settings", str(self.settings))
         return command_line.osrdyne("pool", *words, *settings, variables=variables)
+
+    def remove(self, *words: str) -> command_line.Done:
+        """Run `osrdyne pool remove WORDS`, once the broker counts consumers: of a stream, that may take seconds."""
+        until(lambda: all("consumers" in queue for queue in self.api.get("queues", self.vhost.name)), what="the counts")
+        return self.run("remove", *words)
 
     def run_as_administrator(self, *words: str) -> command_line.Done:
         return self.run(*words, user=self.vhost.broker.admin, password=self.vhost.broker.admin_password)
@@ -101,7 +111,7 @@ def test_apply_makes_what_diff_foretells_and_a_second_run_finds_nothing_to_do(si
     assert made.out.decode().replace("made ", "would make ") == foretold.out.decode()
     assert len(site.queues()) == 8
     assert site.run("diff").code == 0
-    assert site.run("apply").out == b"nothing to do: the broker has the pool as declared\n"
+    assert site.run("apply").out.decode() == site.heading + "nothing to do: the broker has the pool as declared\n"
 
 
 def test_the_ansible_module_finds_nothing_to_do_after_apply(site: Site) -> None:
@@ -136,9 +146,10 @@ def test_a_changed_value_is_shown_beside_the_declared_one_and_put_right(site: Si
     found = json.loads(site.run("diff", "--json").out)
 
     value = {"definition.delivery-limit": {"is": 20, "declared": 5}}
-    assert found == {"changes": [{"object": f"policy {site.pool}-req", "action": "change", "values": value}]}
+    assert found["changes"] == [{"object": f"policy {site.pool}-req", "action": "change", "values": value}]
+    assert found["vhost"] == site.vhost.name
     said = f"changed policy {site.pool}-req\n  definition.delivery-limit is 20, declared is 5\n"
-    assert site.run("apply").out.decode() == said
+    assert site.run("apply").out.decode() == site.heading + said
     assert site.api.get(*path) == policy
 
 
@@ -174,6 +185,14 @@ def test_a_user_who_may_not_declare_a_pool_gets_one_line_that_says_what_to_do(
     assert f"user '{user}' {what_to_do}" in refused.line or (rights and what_to_do in refused.line)
 
 
+def test_json_says_what_was_done_before_an_error(site: Site) -> None:
+    found = json.loads(site.run("apply", "--json", user=site.add_user("policymaker", configure="^$")).out)
+
+    assert {(change["object"].split()[0], change["action"]) for change in found["changes"]} == {("policy", "make")}
+    assert "give it all permissions on the virtual host" in found["error"]
+    assert len(list(site.api.get("policies", site.vhost.name))) == len(found["changes"])
+
+
 def test_what_cannot_be_asked_gets_one_line_that_says_what_to_do(site: Site) -> None:
     users = str(site.folder / "users")
     assert "that takes the tag 'administrator'" in site.run("apply", "--users", users).line
@@ -195,10 +214,30 @@ def test_users_get_their_rights_and_files_with_addresses_and_keep_their_password
     # A user whose file is lost gets a new password, and only that user.
     (users / "worker.uri").unlink()
     said = site.run_as_administrator("apply", "--users", str(users)).out.decode()
-    assert said.splitlines()[0] == f"changed user {site.pool}-worker"
-    assert len(said.splitlines()) == 2
+    assert [line for line in said.splitlines() if not line.startswith((" ", "broker"))] == [
+        f"made file {users}/worker.uri",
+        f"changed user {site.pool}-worker",
+    ]
     changed = {file.name for file in users.iterdir() if file.read_text() != files[file.name]}
     assert changed == {"worker.uri"}
+
+
+def test_a_directory_without_the_users_that_are_there_is_refused_unless_they_are_to_get_new_passwords(
+    site: Site,
+) -> None:
+    assert site.run_as_administrator("apply", "--users", str(site.folder / "users")).code == 0
+    mistyped = site.folder / "user"
+
+    for command in ("diff", "apply"):
+        refused = site.run_as_administrator(command, "--users", str(mistyped))
+        assert refused.code == 2
+        assert f"{mistyped} has no address of them: programs that run would be shut out" in refused.line
+    assert not mistyped.exists()
+    assert b"nothing to do" in site.run_as_administrator("apply", "--users", str(site.folder / "users")).out
+    # With the word for it, they get them.
+    assert site.run_as_administrator("apply", "--users", str(mistyped), "--new-passwords").code == 0
+    with pika.BlockingConnection(pika.URLParameters((mistyped / "worker.uri").read_text().strip())):
+        pass
 
 
 def test_a_user_of_another_virtual_host_is_neither_changed_nor_deleted(site: Site) -> None:
@@ -210,6 +249,7 @@ def test_a_user_of_another_virtual_host_is_neither_changed_nor_deleted(site: Sit
         refused = site.run_as_administrator("apply", "--users", str(site.folder / "users"))
         assert refused.code == 2
         assert f"user {user} has another password and serves virtual host {elsewhere}" in refused.line
+        site.remove()
         assert site.run_as_administrator("remove", "--users").code == 0
         assert site.api.get("users", user)["name"] == user
     finally:
@@ -221,17 +261,17 @@ def test_remove_refuses_to_lose_messages_and_says_which_queue_holds_them(site: S
     site.publish(f"{site.pool}-poison")
     until(lambda: (site.api.queue(site.vhost.name, f"{site.pool}-poison") or {}).get("messages"), what="a message")
 
-    refused = site.run("remove")
+    refused = site.remove()
 
     assert refused.code == 2
     assert f"nothing was removed: {site.pool}-poison holds 1 message;" in refused.line
     assert site.run("diff").code == 0
     # With the word for it, they go.
-    removed = site.run("remove", "--with-messages", "--json")
+    removed = site.remove("--with-messages", "--json")
     assert f"queue {site.pool}-poison, with 1 message" in json.loads(removed.out)["removed"]
     assert site.queues() == []
     assert list(site.api.get("policies", site.vhost.name)) == []
-    assert site.run("remove").out == b"nothing to do: the broker has nothing of the pool\n"
+    assert site.remove().out.decode() == site.heading + "nothing to do: the broker has nothing of the pool\n"
 
 
 def test_remove_refuses_while_a_program_of_the_pool_consumes(site: Site) -> None:
@@ -241,7 +281,7 @@ def test_remove_refuses_while_a_program_of_the_pool_consumes(site: Site) -> None
         path = ("queues", site.vhost.name, f"{site.pool}-orphan")
         until(lambda: site.api.get(*path).get("consumers"), what="a consumer")
 
-        refused = site.run("remove", "--with-messages")
+        refused = site.remove("--with-messages")
 
     assert refused.code == 2
     assert f"{site.pool}-orphan has 1 consumer; end its daemon and its workers" in refused.line
@@ -254,7 +294,10 @@ def test_the_commands_of_the_page_do_what_it_says(site: Site) -> None:
     files = {"/etc/osrdyne/core/settings.toml": str(site.settings), "/etc/osrdyne/core": str(site.folder / "users")}
     (site.folder / "admin.uri").write_text(site.vhost.amqp_uri())
     files["admin.uri"] = str(site.folder / "admin.uri")
-    done = [site.run(*(files.get(word, word) for word in shlex.split(line))) for line in lines]
+    done = []
+    for line in lines:
+        command, *words = (files.get(word, word) for word in shlex.split(line))
+        done.append(site.remove(*words) if command == "remove" else site.run(command, *words))
 
     assert [(line.split()[0], one.code) for line, one in zip(lines, done, strict=True)] == [
         ("diff", 1),

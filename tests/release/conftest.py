@@ -19,8 +19,6 @@ from testbed import package_index
 from testbed.distributions import Environment, Wheels
 from tests.release.two_versions import Version, install
 
-#: Pools come from there, and back.
-BEFORE = "0.1.0"
 RELAY = "osrdyne-relay[client,node,worker]"
 
 
@@ -49,10 +47,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 @pytest.fixture(scope="session")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """The release before this one, of its own commit."""
+    """The newest release that is not this one, of its own commit."""
     place = tmp_path_factory.mktemp("before")
     (place / "tree").mkdir()
-    commit = release.commit_of(BEFORE)
+    now = release.git("rev-parse", "HEAD")
+    commit = next(commit for commit in map(release.commit_of, release.released()) if commit != now)
     archive = subprocess.run(["git", "archive", commit], cwd=steps.ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "--extract", "--directory", place / "tree"], input=archive, check=True)
     return install(place / "tree", place / "before", "osrdyne", "osrdyne-worker", RELAY)

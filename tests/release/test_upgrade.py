@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pika
 import pytest
 
 from osrdyne_runtime.settings_text import to_toml
@@ -27,6 +28,13 @@ WORKER = """
 import os, sys
 from osrdyne_worker import run
 run(lambda request: f"{os.getpid()} {sys.prefix}".encode())
+"""
+#: Calls a key once.
+ASK = """
+import os, sys
+from osrdyne_client import Client
+with Client(os.environ["AMQP_URI"], "core") as client:
+    client.call(sys.argv[1], b"", timeout=60)
 """
 CALLER = Caller("from osrdyne_client import Client", "Client(os.environ['AMQP_URI'], 'core')")
 
@@ -56,8 +64,29 @@ class LivePool:
         (self.folder / "settings.toml").write_text(text)
 
     def exchange_daemon(self, version: Version) -> None:
-        """End the daemon as a service manager does, and start one of a version."""
+        """End the daemon as a service manager does, and start one of a version. A key that is called between waits."""
         self.end_daemon()
+        with self.new_key_asked(version) if self.started else nullcontext():
+            self.start_daemon(version)
+
+    @contextmanager
+    def new_key_asked(self, version: Version) -> Iterator[None]:
+        """Have a key called that has no worker; its request waits, and is answered after the context ends."""
+        command = [version.python, "-c", ASK, f"new-{self.started}"]
+        with subprocess.Popen(command, env=self.variables) as caller:
+            try:
+                until(self.holds_orphan, what="a request that waits")
+                yield
+                assert caller.wait(timeout=LATEST) == 0
+            finally:
+                caller.kill()
+
+    def holds_orphan(self) -> bool:
+        with pika.BlockingConnection(pika.URLParameters(self.variables["AMQP_URI"])) as connection:
+            declared = connection.channel().queue_declare("core-orphan", passive=True)
+            return int(declared.method.message_count) > 0
+
+    def start_daemon(self, version: Version) -> None:
         self.started += 1
         log = self.folder / f"daemon-{self.started}.log"
         with log.open("wb") as file:
@@ -104,7 +133,8 @@ def pool(vhost: Vhost, tmp_path: Path) -> Iterator[LivePool]:
         live.end_daemon()
     for record in (tmp_path / "state").rglob("*.json"):
         if (pid := json.loads(record.read_text()).get("pid")) is not None:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("first", ["daemon", "workers"])

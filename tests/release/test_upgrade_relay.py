@@ -110,7 +110,10 @@ def test_a_relay_is_exchanged_part_by_part_and_back_and_every_call_is_answered(
 ) -> None:
     relay.exchange_node(0, before)
     relay.exchange_node(1, before)
-    with ExitStack() as callers, ExitStack() as former:
+    with ExitStack() as callers:
+        former = ExitStack()
+        # After the callers, and whichever workers serve then
+        callers.callback(lambda: former.close())  # noqa: PLW0108
         former.enter_context(relay.served(before))
         answers = [
             callers.enter_context(CALLER.called(version, relay.folder, relay.variables)) for version in (before, after)
@@ -124,8 +127,6 @@ def test_a_relay_is_exchanged_part_by_part_and_back_and_every_call_is_answered(
                 former.close()
                 until(relay.answered_by(version), what="answers of the other workers")
                 former = workers.pop_all()
-        callers.close()
-        former.close()
 
     for called in answers:
         assert max(seconds for *_, seconds in called.lines) < LATEST

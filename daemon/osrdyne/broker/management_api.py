@@ -191,19 +191,19 @@ class ManagementApi:
         with self._reading("the objects of a virtual host"):
             return management_json.read(listings)
 
-    async def held(self, names: PoolNames) -> dict[str, tuple[int | None, int]]:
-        """Return the messages and consumers of each queue of a pool: None where the broker does not know the messages.
+    async def held(self, names: PoolNames) -> dict[str, tuple[int | None, int | None]]:
+        """Return the messages and consumers of each queue of a pool: None for a number that the broker does not know.
 
         A stream counts as empty. Messages may be half a statistics interval old, consumers a whole one.
         """
         counted = await self._get(f"queues/{self._vhost}", management.FRESH_TOTALS)
         listed = await self._get(f"queues/{self._vhost}", {"columns": "name,consumers"})
         with self._reading("the queues of a virtual host"):
-            consumers = {queue["name"]: int(queue.get("consumers") or 0) for queue in listed}
+            consumers = {queue["name"]: queue.get("consumers") for queue in listed}
             return {
                 queue["name"]: (
                     0 if queue["type"] == "stream" else queue.get("messages"),
-                    consumers.get(queue["name"], 0),
+                    consumers.get(queue["name"]),
                 )
                 for queue in counted
                 if names.owns_queue(queue["name"])

@@ -26,12 +26,13 @@ _DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.S
 GRACE = 30.0
 
 
-def on_stop_signal(stop: Callable[[], object], *, once: bool = False) -> None:
+def on_stop_signal(stop: Callable[[], object], *, once: bool = False, hangup: bool = False) -> None:
     """Call `stop` on the running loop at SIGTERM and SIGINT, until the loop is closed.
 
-    With `once`, a second signal ends the process at once. Only the main thread hears of signals; in another one this
-    does nothing. A process that is forked from here has the signals as Python has them by default, and ignores those
-    that this process was started to ignore.
+    With `once`, a second one ends the process at once. With `hangup`, `stop` is also called at each SIGHUP, unless this
+    process was started to ignore it: a terminal that goes may send several. Only the main thread hears of signals; in
+    another one this does nothing. A process that is forked from here has the signals as Python has them by default, and
+    ignores those that this process was started to ignore.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -48,6 +49,9 @@ def on_stop_signal(stop: Callable[[], object], *, once: bool = False) -> None:
         ignored = signal.getsignal(number) is signal.SIG_IGN
         loop.add_signal_handler(number, on_signal)
         _installed[number] = signal.getsignal(number), signal.SIG_IGN if ignored else default
+    if hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop)
+        _installed[signal.SIGHUP] = signal.getsignal(signal.SIGHUP), signal.SIG_DFL
 
 
 def run(main: Coroutine[Any, Any, None], who: str, grace: float = GRACE) -> None:
@@ -140,7 +144,7 @@ def _part_forks() -> None:
 
 def _before_fork() -> None:
     # What reaches the child before it has its own handlers waits until it has.
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFAULTS)
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_DEFAULTS, signal.SIGHUP))
 
 
 def _in_child() -> None:

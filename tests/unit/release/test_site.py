@@ -103,7 +103,7 @@ def test_a_page_that_the_index_does_not_name_is_an_error(tree: Path, capfd: pyte
 
 
 def test_versions_lie_beside_each_other_and_the_first_page_leads_to_the_newest(tmp_path: Path) -> None:
-    for version in ("1.9.0", "draft", "1.10.0"):
+    for version in ("1.9.0", "draft", "1.10.0", "latest", "1.9.0.old"):
         (tmp_path / version / "docs").mkdir(parents=True)
         (tmp_path / version / site_of_docs.FIRST).touch()
     (tmp_path / "other").mkdir()

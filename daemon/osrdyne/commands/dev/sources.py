@@ -21,8 +21,11 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 
 def _is_foreign(folder: Path) -> bool:
-    """Whether it holds what is not the worker's: hidden files, or an environment with packages."""
-    return folder.name.startswith((".", "__")) or (folder / "pyvenv.cfg").exists()
+    """Whether it holds what is not the worker's: hidden files, or an environment with packages.
+
+    A folder that may not be entered counts as one without.
+    """
+    return folder.name.startswith((".", "__")) or os.path.exists(folder / "pyvenv.cfg")
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

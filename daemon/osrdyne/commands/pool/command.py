@@ -11,22 +11,27 @@ from typing import Annotated, Any
 
 import typer
 
-from osrdyne.commands.pool import applying, place, removing, users
+from osrdyne.commands.pool import applying, place, removing
+from osrdyne.commands.pool.applying import Change
+from osrdyne.commands.pool.users import UserFiles
 from osrdyne.settings.daemon import load
-from osrdyne_pool.broker.changes import TopologyChange
-from osrdyne_runtime.console.output import NO, one_line_errors, print_json, printable
+from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime.console.output import NO, Halfway, one_line_errors, print_json, printable
 
 Settings = Annotated[Path, typer.Option(help="The daemon's settings file; its [pool] says what is declared.")]
 BrokerFile = Annotated[
     Path | None,
     typer.Option(
-        help="File with the AMQP address of the user who does this. Default: the variable OSRDYNE_BROKER, else the "
-        "daemon's own addresses in the settings."
+        help="File with the AMQP address of the user who does this. Default: the daemon's own addresses in the "
+        "settings, else the variable OSRDYNE_BROKER."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _USERS = "Also users, permissions and limits, which takes an administrator; the directory keeps the users' addresses."
 UserDirectory = Annotated[Path | None, typer.Option("--users", metavar="DIRECTORY", help=_USERS)]
+NewPasswords = Annotated[
+    bool, typer.Option("--new-passwords", help="Also where users are there, and the directory has none of them.")
+]
 
 
 @one_line_errors
@@ -34,6 +39,7 @@ def diff(
     settings: Settings,
     broker_file: BrokerFile = None,
     users_in: UserDirectory = None,
+    new_passwords: NewPasswords = False,
     json: Json = False,
 ) -> None:
     """Show what `osrdyne pool apply` would change, value for value, and change nothing.
@@ -42,11 +48,13 @@ def diff(
     """
     chosen = load(settings)
     declared = applying.declared_by(chosen.pool, with_users=users_in is not None)
-    known = {} if users_in is None else users.passwords(declared, users_in)
-    api = place.chosen(chosen.broker, broker_file).api(chosen.broker.timeout)
-    found = asyncio.run(applying.differences(api, declared, known))
+    there = place.chosen(chosen.broker, broker_file)
+    where = _where(there, json=json)
+    files = None if users_in is None else UserFiles.of(declared, users_in, there)
+    api = there.api(chosen.broker.timeout)
+    found = asyncio.run(applying.differences(api, declared, files, new_passwords=new_passwords))
     if json:
-        print_json({"changes": [_plain(change) for change in found]})
+        print_json({**where, "changes": [_plain(change) for change in found]})
     else:
         for change in found:
             _show(change, "cannot change" if change.refused else "would change", "would make")
@@ -61,6 +69,7 @@ def apply(
     settings: Settings,
     broker_file: BrokerFile = None,
     users_in: UserDirectory = None,
+    new_passwords: NewPasswords = False,
     json: Json = False,
 ) -> None:
     """Make the broker have the pool as declared. What it has already does not change, and nothing is deleted.
@@ -70,12 +79,23 @@ def apply(
     chosen = load(settings)
     declared = applying.declared_by(chosen.pool, with_users=users_in is not None)
     there = place.chosen(chosen.broker, broker_file)
-    found = asyncio.run(
-        applying.apply(there.api(chosen.broker.timeout), declared, there, users_in, silent if json else show_done)
-    )
+    where = _where(there, json=json)
+    files = None if users_in is None else UserFiles.of(declared, users_in, there)
+    api = there.api(chosen.broker.timeout)
+    made: list[Change] = []
+
+    def done(change: Change) -> None:
+        made.append(change)
+        if not json:
+            show_done(change)
+
+    try:
+        asyncio.run(applying.apply(api, declared, there, files, done, new_passwords=new_passwords))
+    except OsrdyneError as error:
+        raise Halfway(error, {**where, "changes": [_plain(change) for change in made]}) from error
     if json:
-        print_json({"changes": [_plain(change) for change in found]})
-    elif not found:
+        print_json({**where, "changes": [_plain(change) for change in made]})
+    elif not made:
         typer.echo("nothing to do: the broker has the pool as declared")
 
 
@@ -97,7 +117,9 @@ def remove(
     """
     chosen = load(settings)
     declared = applying.declared_by(chosen.pool, with_users=with_users)
-    api = place.chosen(chosen.broker, broker_file).api(chosen.broker.timeout)
+    there = place.chosen(chosen.broker, broker_file)
+    where = _where(there, json=json)
+    api = there.api(chosen.broker.timeout)
     removed: list[str] = []
 
     def done(what: str) -> None:
@@ -106,30 +128,40 @@ def remove(
             typer.echo(f"removed {printable(what)}")
 
     interval = chosen.broker.statistics_interval
-    asyncio.run(removing.remove(api, declared, with_messages=with_messages, interval=interval, done=done))
+    try:
+        asyncio.run(removing.remove(api, declared, with_messages=with_messages, interval=interval, done=done))
+    except OsrdyneError as error:
+        raise Halfway(error, {**where, "removed": removed}) from error
     if json:
-        print_json({"removed": removed})
+        print_json({**where, "removed": removed})
     elif not removed:
         typer.echo("nothing to do: the broker has nothing of the pool")
 
 
-def show_done(change: TopologyChange) -> None:
+def _where(there: place.BrokerPlace, *, json: bool) -> dict[str, str]:
+    """Say whose objects these are; return the same for a document."""
+    if not json:
+        typer.echo(printable(there))
+    return {"broker": there.host, "vhost": there.vhost}
+
+
+def show_done(change: Change) -> None:
     """Print a change that was made."""
     _show(change, "changed", "made")
 
 
-def silent(_: TopologyChange) -> None:
+def silent(_: Change) -> None:
     """Print nothing: a document follows."""
 
 
-def _show(change: TopologyChange, changed: str, made: str) -> None:
+def _show(change: Change, changed: str, made: str) -> None:
     typer.echo(f"{made if change.missing else changed} {printable(change)}")
     if not change.missing:
         for value in change.values:
             typer.echo(f"  {printable(value)}")
 
 
-def _plain(change: TopologyChange) -> dict[str, Any]:
+def _plain(change: Change) -> dict[str, Any]:
     return {
         "object": str(change),
         "action": "make" if change.missing else "refuse" if change.refused else "change",

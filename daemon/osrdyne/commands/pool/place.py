@@ -35,12 +35,20 @@ class BrokerPlace:
     def user(self) -> str:
         return unquote(urlsplit(self.management).username or "")
 
+    @property
+    def host(self) -> str:
+        """The broker's host and port, as in its address."""
+        return urlsplit(self.amqp).netloc.rpartition("@")[2] or "localhost"
+
+    def __str__(self) -> str:
+        return f"broker {self.host}, virtual host {self.vhost}"
+
     def api(self, timeout: float) -> ManagementApi:
         """Return the management API. Raises ManagementError for an address that cannot be used."""
         return ManagementApi(self.management, self.vhost, timeout=timeout)
 
     def of_user(self, user: str, password: str) -> BrokerPlace:
-        """Return the same place for another user."""
+        """Return the same place for another user, who gets no certificate of this one."""
         return BrokerPlace(_with_login(self.amqp, user, password), _with_login(self.management, user, password))
 
 
@@ -55,24 +63,24 @@ def of(amqp: str) -> BrokerPlace:
     usual = f"https://{host}:15671" if parts.scheme == "amqps" else f"http://{host}:15672"
     there = urlsplit(given or usual)
     login = parts.netloc.rpartition("@")[0] or "guest:guest"
-    query = _tls_files(parts) if there.scheme == "https" and not there.query else there.query
+    query = _named(parts, *_TLS_FILES) if there.scheme == "https" and not there.query else there.query
     netloc = f"{login}@{there.netloc.rpartition('@')[2]}"
     return BrokerPlace(amqp, there._replace(netloc=netloc, query=query).geturl())
 
 
-def _tls_files(parts: SplitResult) -> str:
-    """Return what an address says about files for TLS, as a query."""
+def _named(parts: SplitResult, *names: str) -> str:
+    """Return what the query of an address says by these names, as a query."""
     named = dict(part.split("=", 1) for part in parts.query.split("&") if "=" in part)
-    return urlencode({name: named[name] for name in _TLS_FILES if name in named}, safe="/%")
+    return urlencode({name: named[name] for name in names if name in named}, safe="/%")
 
 
 def chosen(settings: BrokerSettings, file: Path | None) -> BrokerPlace:
-    """Return the place that an option names, else the variable, else the settings. Raises SettingsError and others."""
+    """Return the place that an option names, else the settings, else the variable. Raises SettingsError and others."""
     if file is not None:
         return of(secrets.in_file(file, "--broker-file"))
-    if given := os.environ.get(BROKER):
-        return of(given)
     if settings.amqp_uri is None and settings.amqp_uri_file is None:
+        if given := os.environ.get(BROKER):
+            return of(given)
         raise CannotAsk(f"no broker is named; set {BROKER}=amqp://USER:PASSWORD@HOST:5672/VHOST, or --broker-file")
     return of_settings(settings)
 
@@ -88,4 +96,13 @@ def of_settings(settings: BrokerSettings) -> BrokerPlace:
 def _with_login(address: str, user: str, password: str) -> str:
     parts = urlsplit(address)
     login = ":".join(quote(text, safe="") for text in (user, password))
-    return parts._replace(netloc=f"{login}@{parts.netloc.rpartition('@')[2]}").geturl()
+    netloc = f"{login}@{parts.netloc.rpartition('@')[2]}"
+    return parts._replace(netloc=netloc, query=_named(parts, "cacertfile")).geturl()
+
+
+def without_password(address: str) -> str:
+    """Return an address for a person."""
+    if addresses.problem(address, "amqp", "amqps", "http", "https"):
+        return "not an address"
+    parts = urlsplit(address)
+    return parts._replace(netloc=f"{parts.username or ''}@{parts.netloc.rpartition('@')[2]}").geturl()

@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Final
 
 from osrdyne.broker.management_api import ManagementApi
+from osrdyne.errors import ManagementError
 from osrdyne_pool.broker.changes import name, others
 from osrdyne_pool.broker.management_json import requests
 from osrdyne_pool.topology import Topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime.console.output import CannotAsk
 
+#: How often it looks for numbers that the broker does not know.
+_LOOKS: Final = 4
 #: Kinds that a broker deletes with what they belong to; queues are deleted before all else.
 _GO_WITH_OTHERS: Final = ("queues", "bindings", "user-limits")
 
@@ -25,19 +28,25 @@ async def remove(
 
     Raises CannotAsk, before anything is deleted, where a queue has consumers, or holds messages without
     `with_messages`. Messages that come while it looks are found, too: the exchange for requests goes first, and comes
-    back where there are any.
+    back where there are any. Raises CannotAsk, too, where it cannot come back.
     """
     names = PoolNames(declared.pool)
     live = await api.topology(with_users=bool(declared.users))
-    if any(messages is None for messages, _ in (await api.held(names)).values()):
-        await asyncio.sleep(interval)  # a queue that was just declared has no counts yet
+    for looked in range(_LOOKS):
+        held = (await api.held(names)).values()
+        # Consumers that went are counted for an interval, and a new queue has no numbers for about two.
+        if not any(None in numbers or (numbers[1] and not looked) for numbers in held):
+            break
+        await asyncio.sleep(interval)
     await _refuse(api, names, with_messages=with_messages)
-    there = await api.send("DELETE", "exchanges", api.vhost, names.request_exchange)
+    deleting = asyncio.create_task(api.send("DELETE", "exchanges", api.vhost, names.request_exchange))
     try:
+        there = await asyncio.shield(deleting)
         await asyncio.sleep(interval)
         await _refuse(api, names, with_messages=with_messages)
-    except BaseException:  # Ctrl-C, too
-        await _restore(api, live, names.request_exchange)
+    except BaseException as error:  # Ctrl-C, too
+        await asyncio.gather(deleting, return_exceptions=True)  # else it could come after what follows
+        await _restore(api, live, names.request_exchange, error)
         raise
     if there:
         done(f"exchange {names.request_exchange}")
@@ -73,6 +82,11 @@ async def _refuse(api: ManagementApi, names: PoolNames, *, with_messages: bool) 
             f"pool {names.pool} is in use, and nothing was removed: {', '.join(used)}; end its daemon and its workers, "
             f"wait for some seconds and run this again"
         )
+    if unknown := [queue for queue, (_, many) in sorted(held.items()) if many is None]:
+        raise CannotAsk(
+            f"the number of consumers is not known, and nothing was removed: {', '.join(unknown)}; wait for some "
+            f"seconds and run this again; delete a queue by hand if the broker has lost it"
+        )
     full = [f"{queue} holds {_counted(many, 'message')}" for queue, (many, _) in sorted(held.items()) if many != 0]
     if full and not with_messages:
         raise CannotAsk(
@@ -81,12 +95,22 @@ async def _refuse(api: ManagementApi, names: PoolNames, *, with_messages: bool) 
         )
 
 
-async def _restore(api: ManagementApi, live: Topology, exchange: str) -> None:
-    """Declare the exchange for requests again, with the queues of keys that were bound to it."""
+async def _restore(api: ManagementApi, live: Topology, exchange: str, why: BaseException) -> None:
+    """Declare the exchange for requests again, with the queues of keys that were bound to it.
+
+    Raises CannotAsk where that fails.
+    """
     bound = tuple(binding for binding in live.bindings if binding.exchange == exchange and binding.to == "queue")
     of_keys = Topology(tuple(there for there in live.exchanges if there.name == exchange), (), bound, ())
-    for request in reversed(requests(of_keys, api.vhost)):
-        await api.send(request.method, *request.path, body=request.body)
+    try:
+        for request in reversed(requests(of_keys, api.vhost)):
+            await api.send(request.method, *request.path, body=request.body)
+    except ManagementError as error:
+        reason = "" if str(why) in ("", str(error)) else f"{why}; then "
+        raise CannotAsk(
+            f"{reason}{error}; exchange {exchange} may be gone, without which no request is taken: run `osrdyne pool "
+            f"apply`, and the daemon binds each key again at its next request"
+        ) from why
 
 
 def _counted(number: int | None, what: str) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
+from osrdyne.drivers.subprocess.holding import Holding
 from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from osrdyne.drivers.subprocess.reports import ExitReports, fields
@@ -61,6 +62,7 @@ class SubprocessDriver:
         self._pool = pool
         self._records = Records(state_dir, pool.name, pool.instance)
         home = self._records.directory
+        self._holding = Holding(home)
         logs = template.log_directory / home.name if template.log_directory else home / "logs"
         self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
         self._grace = pool.consumer_timeout + GRACE_MARGIN if template.stop_grace is None else template.stop_grace
@@ -128,6 +130,7 @@ class SubprocessDriver:
         await self._reports.finish()
         self._launcher.close()
         self._unread.end()
+        self._holding.close()
 
     async def _start(self, key: str) -> None:
         name = self._records.name(key)

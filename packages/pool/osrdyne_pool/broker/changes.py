@@ -85,7 +85,7 @@ def refusals(declared: Topology, live: Topology, vhost: str) -> Iterator[str]:
     ours = {user.name for user in declared.users}
     roles = {user.partition(".")[0] for user in ours}
     there = {permission.user for permission in live.permissions}
-    foreign = sorted(user for user in there - ours if "." in user and user.partition(".")[0] in roles)
+    foreign = sorted(user for user in there - ours if user.partition(".")[0] in roles)
     if foreign:
         yield (
             f"virtual host {vhost} holds another instance of this pool, with the users {', '.join(foreign)}, and two "

@@ -32,14 +32,22 @@ class CannotAsk(OsrdyneError):
     """The command cannot do its work; its text says what, where, and what to do."""
 
 
+class Halfway(CannotAsk):
+    """The command has done a part of its work: `done` is what its JSON document says of that, beside the error."""
+
+    def __init__(self, why: Exception, done: Mapping[str, Any]) -> None:
+        super().__init__(str(why))
+        self.done = done
+
+
 def failing_clearly(
     statuses: Mapping[type[Exception], int], words: Callable[[Exception], str] = str
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Turn known errors of a command into one line on standard error and an exit status.
 
     `statuses` names the errors with their exit status; the first class that fits counts. `words` returns the text of an
-    error. Where the command has an argument `json` that is true, that text is also the one document on standard output,
-    as `error`.
+    error. Where the command has an argument `json` that is true, that text is also in the one document on standard
+    output, as `error`.
     """
 
     def around(command: Callable[P, None]) -> Callable[P, None]:
@@ -49,7 +57,7 @@ def failing_clearly(
                 command(*args, **kwargs)
             except tuple(statuses) as error:
                 if kwargs.get("json"):
-                    print_json({"error": words(error)})
+                    print_json({**(error.done if isinstance(error, Halfway) else {}), "error": words(error)})
                 complain(words(error))
                 sys.exit(next(status for kind, status in statuses.items() if isinstance(error, kind)))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from osrdyne.broker.management_api import ManagementApi, alarms
 from osrdyne.errors import ManagementError
+from osrdyne_protocol.names import PoolNames
 from testbed.authority import Authority
 from testbed.handshakes import listening
 
@@ -54,3 +56,17 @@ async def test_an_address_where_nothing_listens_is_named_once_with_the_systems_r
 
     expected = f"no management API at http://127.0.0.1:{port}: Connection refused; is the broker up, with"
     assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize("listed", [[{"name": "core-dl"}], []], ids=["not-counted", "not-listed"])
+async def test_a_number_of_consumers_that_is_missing_is_not_zero(
+    listed: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def get(_: ManagementApi, path: str, params: Mapping[str, str]) -> list[dict[str, object]]:
+        return listed if "columns" in params else [{"name": "core-dl", "type": "quorum", "messages": 0}]
+
+    monkeypatch.setattr(ManagementApi, "_get", get)
+
+    held = await ManagementApi("http://user:hunter2@127.0.0.1:1", "v").held(PoolNames("core"))
+
+    assert held == {"core-dl": (0, None)}

@@ -40,6 +40,22 @@ def test_a_file_of_the_worker_that_changes_comes_or_goes_is_a_change_and_others_
     assert len(seen) == 4
 
 
+def test_a_folder_that_may_not_be_entered_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, account = tmp_path / "closed", os.geteuid()
+    closed.mkdir(mode=0o600)
+    monkeypatch.chdir(tmp_path)
+    if account == 0:  # which may enter all
+        for folder in (tmp_path, closed):
+            os.chown(folder, 65534, -1)
+        os.seteuid(65534)
+    try:
+        known = sources.state(Path())
+        Path("worker.py").touch()
+        assert sources.state(Path()) != known
+    finally:
+        os.seteuid(account)
+
+
 def written(tmp_path: Path, text: str, state: str = "a") -> dict[str, object]:
     source, target = tmp_path / "settings.toml", tmp_path / "made.toml"
     source.write_text(f'pool.name = "core"\nbroker = {{}}\n{text}')

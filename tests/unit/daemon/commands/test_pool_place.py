@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import SecretStr
 
 from osrdyne.commands.pool import place
+from osrdyne.settings.daemon import BrokerSettings
 from osrdyne_runtime.console.output import CannotAsk
 
 
@@ -34,3 +36,13 @@ def test_a_variable_names_another_management_api_which_gets_the_same_user(monkey
     monkeypatch.setenv(place.MANAGEMENT, "api:1")
     with pytest.raises(CannotAsk, match="OSRDYNE_BROKER_MANAGEMENT does not start with http"):
         place.of("amqp://u:p@host/v")
+
+
+def test_the_settings_name_the_broker_before_the_variable_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(place.BROKER, "amqp://u:p@variable/v")
+    named = BrokerSettings(
+        amqp_uri=SecretStr("amqp://u:p@settings:1/w"), management_uri=SecretStr("http://u:p@settings")
+    )
+
+    assert str(place.chosen(named, None)) == "broker settings:1, virtual host w"
+    assert str(place.chosen(BrokerSettings(), None)) == "broker variable, virtual host v"

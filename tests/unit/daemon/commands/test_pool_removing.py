@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands.pool.removing import remove
+from osrdyne.errors import ManagementError
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Binding, Topology, topology
 from osrdyne_protocol.names import PoolNames
@@ -23,21 +25,36 @@ LIVE = replace(DECLARED, bindings=(*DECLARED.bindings, Binding("core-req-xchg", 
 class Broker(ManagementApi):
     """A broker that shows a message some seconds after it has it, and notes what is sent."""
 
-    def __init__(self, shows_at: float, *, counted: bool = True) -> None:
+    def __init__(
+        self,
+        shows_at: float,
+        *,
+        counted: bool = True,
+        consumers: Sequence[int | None] = (0,),
+        slow: float = 0,
+        refuses: tuple[str, ...] = (),
+    ) -> None:
         self.vhost = "v"
         self._counted = counted
         self._shows_at = shows_at
+        #: Of the orphan queue, at first and later.
+        self._consumers = consumers
+        self._slow, self._refuses = slow, refuses
         self.sent: list[tuple[str, ...]] = []
 
     async def topology(self, *, with_users: bool = False) -> Topology:
         return LIVE
 
-    async def held(self, names: PoolNames) -> dict[str, tuple[int | None, int]]:
-        shown = asyncio.get_running_loop().time() >= self._shows_at
-        return {"core-req-LAX": (int(shown) if self._counted else None, 0), "core-orphan": (0, 0)}
+    async def held(self, names: PoolNames) -> dict[str, tuple[int | None, int | None]]:
+        now = asyncio.get_running_loop().time()
+        shown, consumers = now >= self._shows_at, self._consumers[0 if now < INTERVAL / 2 else -1]
+        return {"core-req-LAX": (int(shown) if self._counted else None, 0), "core-orphan": (0, consumers)}
 
     async def send(self, method: str, *path: str, body: Any = None) -> bool:
+        await asyncio.sleep(self._slow)
         self.sent.append((method, *path))
+        if method in self._refuses:
+            raise ManagementError(f"no management API for {method}")
         return True
 
 
@@ -72,6 +89,54 @@ async def test_a_removal_that_is_interrupted_while_it_waits_leaves_the_pool_whol
         await removal
 
     assert [method for method, *_ in broker.sent] == ["DELETE", "PUT", "POST"]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refuses", [(), ("DELETE",)], ids=["takes-long", "answers-no-more"])
+async def test_a_removal_that_is_interrupted_while_the_exchange_goes_leaves_the_pool_whole(
+    refuses: tuple[str, ...],
+) -> None:
+    broker = Broker(shows_at=1000, slow=2, refuses=refuses)
+    removal = asyncio.create_task(run(broker))
+    if not refuses:
+        await asyncio.sleep(1)
+        removal.cancel()
+
+    with pytest.raises((asyncio.CancelledError, ManagementError)):
+        await removal
+
+    assert [method for method, *_ in broker.sent] == ["DELETE", "PUT", "POST"]
+
+
+@pytest.mark.looptime
+async def test_an_exchange_that_cannot_come_back_is_named_with_what_to_do() -> None:
+    broker = Broker(shows_at=INTERVAL / 2, refuses=("PUT",))
+
+    with pytest.raises(CannotAsk) as caught:
+        await run(broker)
+
+    said = str(caught.value)
+    assert "core-req-LAX holds 1 message;" in said
+    assert "no management API for PUT; exchange core-req-xchg may be gone" in said
+    assert "run `osrdyne pool apply`, and the daemon binds each key again at its next request" in said
+
+
+@pytest.mark.looptime
+async def test_consumers_that_have_just_gone_are_not_taken_as_there() -> None:
+    assert "exchange core-req-xchg" in await run(Broker(shows_at=1000, consumers=(1, 0)))
+    with pytest.raises(CannotAsk, match="core-orphan has 1 consumer;"):
+        await run(Broker(shows_at=1000, consumers=(1, 1)))
+
+
+@pytest.mark.looptime
+async def test_an_unknown_number_of_consumers_is_not_taken_as_none() -> None:
+    broker = Broker(shows_at=1000, consumers=(None, None))
+
+    with pytest.raises(CannotAsk, match=r"the number of consumers is not known, and nothing was removed: core-orphan;"):
+        await run(broker, with_messages=True)
+
+    assert broker.sent == []
+    assert await run(Broker(shows_at=1000, consumers=(None, 0)))
 
 
 @pytest.mark.looptime
