@@ -222,7 +222,7 @@ def test_users_get_their_rights_and_files_with_addresses_and_keep_their_password
     assert changed == {"worker.uri"}
 
 
-def test_a_directory_without_the_users_that_are_there_is_refused_unless_they_are_to_get_new_passwords(
+def test_a_directory_without_the_users_that_are_there_is_refused_but_for_new_passwords(
     site: Site,
 ) -> None:
     assert site.run_as_administrator("apply", "--users", str(site.folder / "users")).code == 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands import lost_queues
 from osrdyne.commands.pool.place import BrokerPlace
-from osrdyne.commands.pool.users import FileChange, UserFiles
+from osrdyne.commands.pool.users import AddressChange, UserFiles
 from osrdyne_pool.broker import default_login
 from osrdyne_pool.broker.changes import TopologyChange, changes, refusals
 from osrdyne_pool.broker.management_json import ManagementRequest
@@ -21,7 +21,7 @@ from osrdyne_runtime.console.output import CannotAsk
 #: What a broker has of a virtual host that is not there.
 _NOTHING = Topology((), (), (), ())
 #: Something that is not as declared.
-Change = TopologyChange | FileChange
+Change = TopologyChange | AddressChange
 _EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
@@ -75,7 +75,7 @@ async def apply(
         shown = "; ".join(f"{change}: {', '.join(map(str, change.values))}" for change in stuck)
         raise CannotAsk(f"a broker cannot change {shown}; empty it, delete it by hand and run this again")
     for change in found:
-        if isinstance(change, FileChange):
+        if isinstance(change, AddressChange):
             change.make()
             done(change)
             continue

@@ -21,7 +21,7 @@ from osrdyne_runtime.settings import secrets
 
 
 @dataclass(frozen=True)
-class FileChange:
+class AddressChange:
     """A file that does not hold the address of its user."""
 
     file: Path
@@ -52,7 +52,7 @@ class UserFiles:
     known: dict[str, str] = field(repr=False)
     #: The same with new ones for the others.
     passwords: dict[str, str] = field(repr=False)
-    changes: tuple[FileChange, ...]
+    changes: tuple[AddressChange, ...]
 
     @classmethod
     def of(cls, declared: Topology, directory: Path, place: BrokerPlace) -> UserFiles:
@@ -86,7 +86,7 @@ def _passwords(declared: Topology, directory: Path, place: BrokerPlace) -> dict[
     return found
 
 
-def _changes(wanted: dict[Path, str]) -> Iterator[FileChange]:
+def _changes(wanted: dict[Path, str]) -> Iterator[AddressChange]:
     for file, address in wanted.items():
         now = secrets.text_in(file, "--users").strip() if file.exists() else ""
         if now != address:
@@ -94,7 +94,7 @@ def _changes(wanted: dict[Path, str]) -> Iterator[FileChange]:
             value = Difference("address", found, declared)
             if found == declared:
                 value = Difference("password", "another", "that of its user")
-            yield FileChange(file, address, (value,), missing=not file.exists())
+            yield AddressChange(file, address, (value,), missing=not file.exists())
 
 
 def _replace(file: Path, text: str) -> None:
