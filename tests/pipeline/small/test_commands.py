@@ -104,6 +104,7 @@ def worked(process: int) -> float:
     return used.user + used.system
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_the_midst_of_a_query_ends_the_command_as_interrupted(lake: Lake) -> None:
     made_small(lake, random_history(1, keys=1, events_of_a_key=5))
     words = ["tables", "--pool", "core", "--lake", str(lake.home.parent)]
