@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +71,8 @@ class SmallEngine:
                 connection.execute("set autoinstall_known_extensions = false")
                 connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
                 connection.execute("set temp_directory = $folder", {"folder": folder})
-                yield cls(connection)
+                with _interrupted_by_ctrl_c(connection):
+                    yield cls(connection)
             except duckdb.OutOfMemoryException as error:
                 raise LakeError(f"DuckDB ran out of memory: give more by --memory ({_line(error)})") from error
             except duckdb.Error as error:
@@ -145,6 +148,30 @@ def build(engine: SmallEngine, lake: Lake, progress: Callable[[str, int, int], N
         progress(name, number, len(QUERIES))
         engine.connection.execute(f"create or replace temp table {short(name)} as {query}")
         engine.write(lake, name)
+
+
+@contextlib.contextmanager
+def _interrupted_by_ctrl_c(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let Ctrl-C end a query in all of DuckDB's threads.
+
+    By itself DuckDB ends what the calling thread does, and waits until its other threads have done their parts.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        connection.interrupt()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def short(name: str) -> str:
