@@ -15,6 +15,8 @@ from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 
+#: Seconds that a request waits behind another
+WAIT = 0.3
 #: It holds a request that names a file until the file is there.
 WORKER = """
 import os, pathlib, time
@@ -56,7 +58,7 @@ def test_a_pool_counts_its_causes_and_measures_what_its_callers_wait_for(
         client.call("42", b"")
         calls = [client.submit("42", body) for body in (bytes(release), b"")]
         until(lambda: pool.depth(pool.names.request_queue("42")) == 2, what="a request behind another")
-        time.sleep(0.3)
+        time.sleep(WAIT)
         release.touch()
         for call in calls:
             call.result()
@@ -72,5 +74,5 @@ def test_a_pool_counts_its_causes_and_measures_what_its_callers_wait_for(
     found = metrics(daemon)
     assert found["osrdyne_cold_start_seconds_count",] == 1
     assert [found[requests, one] for one in ("ok", "error", "expired", "other")] == [4, 1, 0, 0]
-    assert (found[f"{queue}_count",], found[f"{queue}_sum",] >= 0.3) == (3, True)
+    assert (found[f"{queue}_count",], found[f"{queue}_sum",] >= WAIT) == (3, True)
     assert (found[exits, "signal"], found[exits, "no-start"]) == (0, 0)
