@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,23 @@ class Lake:
         if name not in TABLES:
             raise LakeError(f"there is no table {name!r}: one of {', '.join(sorted(TABLES))}")
         return self.home / name
+
+    def check_writable(self) -> None:
+        """Write nothing, and raise `LakeError`, with what to do, where nothing can be written."""
+        place = self.home
+        while not os.path.lexists(place):
+            place = place.parent
+        if not place.is_dir():
+            raise LakeError(f"no lake can be in {self.home}: {place} is not a folder; give another --lake")
+        try:
+            # A file without a name, of which nothing stays: a file system may refuse what its permissions allow.
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            raise LakeError(
+                f"no lake can be in {self.home}: {place} cannot be written ({error.strerror}); give another --lake, "
+                "or the right to write there"
+            ) from error
 
     def exists(self, name: str) -> bool:
         """Say whether the table was written; it may hold no row all the same."""

@@ -68,6 +68,8 @@ def command(
         before_ms=None if before is None else int(before.timestamp() * 1000),
         event_ids=frozenset(event_id or ()),
     )
+    if yes:
+        place.check_writable()
     if not yes:
         found = forgetting.find(place, wanted)
     else:

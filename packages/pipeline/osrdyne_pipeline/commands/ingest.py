@@ -74,6 +74,7 @@ def command(
         raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")
     place = Lake(lake, pool)
     rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
+    place.check_writable()
     begun = time.monotonic()
     with started("ingest", place, engine=engine, master=master, memory=memory) as session:
         if files:

@@ -63,6 +63,7 @@ def command(
     place = Lake(lake, pool)
     if not place.exists("silver/requests"):
         raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
+    place.check_writable()
     ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal)
     with started("recommend", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")

@@ -47,6 +47,8 @@ def command(
     place = Lake(lake, pool)
     if not place.exists("gold/demand"):
         raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
+    if output is None:
+        place.check_writable()
     del master  # an option of all commands; small sums need no cluster
     with SmallEngine.open(memory) as engine, Steps() as steps:
         engine.show(place, *TABLES)

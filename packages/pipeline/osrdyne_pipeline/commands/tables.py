@@ -33,6 +33,7 @@ def command(
     place = Lake(lake, pool)
     if not place.exists("bronze"):
         raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")
+    place.check_writable()
     begun = time.monotonic()
     with (
         started("tables", place, engine=engine, master=master, memory=memory) as session,
