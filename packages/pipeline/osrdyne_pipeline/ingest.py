@@ -19,7 +19,7 @@ from osrdyne_pipeline import batches
 from osrdyne_pipeline.batches import Batch, Mark
 from osrdyne_pipeline.errors import BrokerAway, EventsLost, StreamChanged
 from osrdyne_pipeline.judging import ALLOWANCE_MS
-from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.lake import Lake, in_folder
 from osrdyne_pipeline.small import intake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import address, files, stream
@@ -31,6 +31,8 @@ from osrdyne_runtime.outages import OutageLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from osrdyne_pipeline.store.opening import AnyLake
 
     Engine = SparkSession | SmallEngine
 
@@ -80,7 +82,7 @@ def _nothing(_so_far: Ingested) -> None:
 
 def ingest_stream(
     engine: Engine,
-    lake: Lake,
+    lake: AnyLake,
     *,
     uri_file: str | None = None,
     rules: IngestRules | None = None,
@@ -122,7 +124,7 @@ def ingest_stream(
 class _StreamJob:
     """One run over one stream."""
 
-    def __init__(self, engine: Engine, lake: Lake, uri_file: str | None, rules: IngestRules) -> None:
+    def __init__(self, engine: Engine, lake: AnyLake, uri_file: str | None, rules: IngestRules) -> None:
         self._engine = engine
         self._lake = lake
         self._uri_file = uri_file
@@ -200,7 +202,7 @@ class _StreamJob:
 
 def ingest_files(
     engine: Engine,
-    lake: Lake,
+    lake: AnyLake,
     paths: Sequence[str | Path],
     *,
     rules: IngestRules | None = None,
@@ -248,10 +250,13 @@ def _groups(new: Sequence[tuple[Path, str]]) -> list[list[tuple[Path, str]]]:
 
 
 def _write(
-    engine: Engine, lake: Lake, options: Mapping[str, str], batch: Batch, rules: IngestRules
+    engine: Engine, lake: AnyLake, options: Mapping[str, str], batch: Batch, rules: IngestRules
 ) -> tuple[Batch, dict[str, int]]:
     """Read what the options name, judge it, write it and commit it."""
     latest_ms = time.time_ns() // 1_000_000 + rules.allowance_ms
+    if isinstance(engine, SmallEngine) and not isinstance(lake, Lake):
+        return intake.append_batch(engine, lake, batch, options, latest_ms)
+    lake = in_folder(lake)
     if isinstance(engine, SmallEngine):
         events, reasons = intake.write_batch(engine, lake, batch, options, latest_ms)
     else:

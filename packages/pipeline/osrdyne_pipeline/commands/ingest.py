@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,12 @@ from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.ingest import Ingested, IngestRules
-from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source.options import ERROR, RECORD
+from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_runtime.console.output import CannotAsk, complain, print_json
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 
 def _on_gap(word: str) -> str:
@@ -72,7 +75,7 @@ def command(
     """
     if files and (uri_file is not None or follow):
         raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")
-    place = Lake(lake, pool)
+    place = lake_at(lake, pool)
     rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
     place.check_writable()
     begun = time.monotonic()
@@ -101,15 +104,15 @@ def _say(so_far: Ingested) -> None:
     typer.echo(f"  {part:>5}  {so_far.events:,} events, {so_far.rejects:,} rejects", err=True)
 
 
-def _told(done: Ingested, pool: str, place: Lake, seconds: float, *, json: bool) -> None:
+def _told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
     if json:
         counts = {"events": done.events, "rejects": done.rejects, "reasons": done.reasons, "batches": done.batches}
         more = {"known_files": done.known_files, "seconds": round(seconds, 1)}
-        print_json({"pool": pool, "lake": str(place.home), **counts, **more})
+        print_json({"pool": pool, "lake": place.where, **counts, **more})
         return
     known = f", {done.known_files:,} files were known" if done.known_files else ""
     typer.echo(
-        f"{done.events:,} new events of {pool} in {place.home}, {done.rejects:,} rejects{known}, {seconds:.1f} s"
+        f"{done.events:,} new events of {pool} in {place.where}, {done.rejects:,} rejects{known}, {seconds:.1f} s"
     )
     for reason, number in sorted(done.reasons.items(), key=lambda pair: -pair[1]):
         complain(f"rejected, {reason}: {number:,}")
