@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osrdyne_pipeline import ingest
+from osrdyne_pipeline import ingest, places
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
@@ -31,7 +31,8 @@ def _on_gap(word: str) -> str:
 
 def _paths(files: list[Path] | None) -> list[Path] | None:
     for file in files or ():
-        options.path(file)
+        if wrong := places.lake_problem(file):
+            raise typer.BadParameter(wrong)
     return files
 
 
@@ -41,7 +42,9 @@ def command(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            callback=_paths, metavar="[FILE]...", help="Files or folders (Parquet, JSON lines) instead of the stream."
+            callback=_paths,
+            metavar="[FILE]...",
+            help="Files or folders (Parquet, JSON lines), or s3:// addresses.",
         ),
     ] = None,
     lake: options.Lake = options.DEFAULT_LAKE,

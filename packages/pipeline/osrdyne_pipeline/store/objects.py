@@ -29,17 +29,22 @@ def refused(where: str) -> Iterator[None]:
         raise LakeError(f"{where} cannot be used: {refusals.meaning(error)}") from error
 
 
+def opened(where: str) -> S3Store:
+    """Return the store below an address, with what the environment says of it. Raises `LakeError`."""
+    plain = (refusals.endpoint() or "").startswith("http:")
+    with refused(where):
+        return S3Store.from_url(
+            where, client_options={"allow_http": plain}, retry_config={"retry_timeout": TRIED, "max_retries": 3}
+        )
+
+
 class Objects:
     """Objects below an address."""
 
     def __init__(self, where: str) -> None:
         """Reads the environment, which has credentials and endpoint. Raises `LakeError`."""
         self._where = where
-        plain = (refusals.endpoint() or "").startswith("http:")
-        with refused(where):
-            self._store = S3Store.from_url(
-                where, client_options={"allow_http": plain}, retry_config={"retry_timeout": TRIED, "max_retries": 3}
-            )
+        self._store = opened(where)
 
     def read(self, name: str) -> bytes | None:
         """Return the content of an object; None where there is none."""
