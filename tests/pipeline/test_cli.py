@@ -118,7 +118,7 @@ def test_an_error_is_also_the_one_json_document_where_that_is_asked_for(tmp_path
         (("ingest", "--pool", "core", "--on-gap", "shrug"), "shrug"),
         (("nonsense",), "nonsense"),
         (("forget", "--pool", "core", "--before", "yesterday"), "'yesterday' is not a time"),
-        (("tables", "--pool", "core", "--lake", "s3a://bucket/lake"), "begins with s3a:"),
+        (("tables", "--pool", "core", "--lake", "gs://bucket/lake"), "or a bucket of an S3-compatible store"),
         (("ingest", "hdfs://host/events", "--pool", "core"), "begins with hdfs:"),
         (("recommend", "--pool", "core", "--lake", "file:///lake"), "give the path alone"),
         (("report", "--pool", "core", "--output", "gs://bucket/report.html"), "begins with gs:"),

@@ -41,8 +41,9 @@ class S3Failed(RuntimeError):
 class S3Server(Started):
     """`with S3Server() as server:` starts one and leaves nothing behind."""
 
-    def __init__(self, certificate: Certificate | None = None) -> None:
-        """With a certificate it speaks TLS."""
+    def __init__(self, certificate: Certificate | None = None, *, read_only: bool = False) -> None:
+        """With a certificate it speaks TLS. One that is read-only lets nobody write."""
+        self._read_only = read_only
         self._ports = PortBlock()
         self._certificate = certificate
         self.folder = Path(tempfile.mkdtemp(prefix="osrdyne-s3-"))
@@ -72,6 +73,8 @@ class S3Server(Started):
         command = [str(program()), "--port", self.endpoint.partition("//")[2]]
         if self._certificate is not None:
             command += ["--cert", str(self._certificate.certfile), "--key", str(self._certificate.keyfile)]
+        if self._read_only:
+            command.append("--readonly")
         command += ["posix", "--sidecar", str(self.folder / "beside"), str(self.folder / "data")]
         keys = {
             "ROOT_ACCESS_KEY": self.access_key_file.read_text().strip(),

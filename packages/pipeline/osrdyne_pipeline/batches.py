@@ -14,11 +14,15 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from osrdyne_pipeline.lake import IN_BATCHES, Lake
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.event_batches import BATCH
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 #: A batch's note of itself.
 NOTE = "_batch.json"
@@ -58,6 +62,17 @@ class Batch:
     events: int = 0
     rejects: int = 0
 
+    @classmethod
+    def of_note(cls, text: str) -> Batch:
+        """Return the batch that a note is of."""
+        note: dict[str, Any] = json.loads(text)
+        mark = note["mark"]
+        return cls(**{**note, "mark": None if mark is None else Mark(**mark), "files": tuple(note["files"])})
+
+    def note(self) -> str:
+        """Return the batch as text, which is kept with its events."""
+        return json.dumps(asdict(self))
+
     def marked(self, mark: Mark | None) -> Batch:
         return replace(self, mark=mark)
 
@@ -65,20 +80,18 @@ class Batch:
         return replace(self, events=events, rejects=rejects)
 
 
-def committed(lake: Lake) -> list[Batch]:
+def committed(lake: AnyLake) -> list[Batch]:
     """Return the notes of all committed batches, in the order of their names."""
+    if not isinstance(lake, Lake):
+        return lake.committed()
     notes = sorted(lake.path("bronze").glob(f"batch=*/{NOTE}"))
-    return [_batch(json.loads(note.read_text(encoding="utf-8"))) for note in notes]
+    return [Batch.of_note(note.read_text(encoding="utf-8")) for note in notes]
 
 
-def _batch(note: dict[str, object]) -> Batch:
-    mark, files = note.pop("mark"), note.pop("files")
-    assert isinstance(files, list)
-    return Batch(**note, mark=Mark(**mark) if isinstance(mark, dict) else None, files=tuple(files))  # type: ignore[arg-type]
-
-
-def clean(lake: Lake) -> None:
-    """Remove what an earlier run left without committing it."""
+def clean(lake: AnyLake) -> None:
+    """Remove what an earlier run left in a folder without committing it."""
+    if not isinstance(lake, Lake):
+        return
     shutil.rmtree(lake.home / STAGING, ignore_errors=True)
     for rejects in lake.path("rejects").glob("batch=*"):
         if not (lake.path("bronze") / rejects.name).exists():
@@ -98,7 +111,7 @@ def commit(lake: Lake, batch: Batch) -> Batch:
     """Let a written batch take its place."""
     aside, bad = place_for(lake, batch)
     place = f"batch={batch.name}"
-    (aside / NOTE).write_text(json.dumps(asdict(batch)), encoding="utf-8")
+    (aside / NOTE).write_text(batch.note(), encoding="utf-8")
     if bad.is_dir():
         bad.rename(lake.path("rejects") / place)
     aside.rename(lake.path("bronze") / place)

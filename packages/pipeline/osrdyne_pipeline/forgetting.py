@@ -12,12 +12,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from osrdyne_pipeline.lake import IN_BATCHES, Lake, undamaged
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 ROWS = 65_536
 
@@ -41,6 +45,14 @@ class Forgotten:
             found = pc.is_in(rows.column(name), pa.array(sorted(values), pa.string()))
         return pc.fill_null(found, False)
 
+    def condition(self) -> str:
+        """Return the same as a condition in SQL."""
+        if self.before_ms is not None:
+            return f"time_ms < {self.before_ms}"
+        name, values = ("source", self.sources) if self.sources else ("event_id", self.event_ids)
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(values))
+        return f"{name} in ({listed})"
+
 
 @dataclass
 class Found:
@@ -54,36 +66,42 @@ class Found:
     last_ms: int | None = None
 
 
-def find(lake: Lake, wanted: Forgotten) -> Found:
+def find(lake: AnyLake, wanted: Forgotten) -> Found:
     """Return what the lake has of it. Changes nothing."""
     found = Found()
     for name in sorted(IN_BATCHES):
-        for file in _files(lake, name):
-            for rows in _batches(file):
-                mine = rows.filter(wanted.among(rows))
-                if not mine.num_rows:
-                    continue
-                found.rows[name] += mine.num_rows
-                found.sources.update(mine.column("source").to_pylist())
-                known = (found.first_ms, found.last_ms, *mine.column("time_ms").to_pylist())
-                times = [time for time in known if time is not None]
-                found.first_ms, found.last_ms = min(times, default=None), max(times, default=None)
+        for rows in _rows(lake, name):
+            mine = rows.filter(wanted.among(rows))
+            if not mine.num_rows:
+                continue
+            found.rows[name] += mine.num_rows
+            found.sources.update(mine.column("source").to_pylist())
+            known = (found.first_ms, found.last_ms, *mine.column("time_ms").to_pylist())
+            times = [time for time in known if time is not None]
+            found.first_ms, found.last_ms = min(times, default=None), max(times, default=None)
     return found
 
 
-def forget(lake: Lake, wanted: Forgotten) -> None:
-    """Remove it from bronze and rejects. The caller holds the lake's locks `ingest` and `tables`."""
+def forget(lake: AnyLake, wanted: Forgotten) -> None:
+    """Remove it from bronze and rejects. The caller is the lake's writer of `ingest` and `tables`."""
     for name in sorted(IN_BATCHES):
         if not lake.exists(name):
+            continue
+        if not isinstance(lake, Lake):
+            lake.delete(name, wanted.condition())
             continue
         with lake.version(name) as aside:
             _copy(lake.path(name).resolve(), aside, wanted)
         lake.remove_older_versions(name)
 
 
-def _files(lake: Lake, name: str) -> Iterator[Path]:
-    if lake.exists(name):
-        yield from sorted(lake.path(name).resolve().glob("batch=*/**/*.parquet"))
+def _rows(lake: AnyLake, name: str) -> Iterator[pa.RecordBatch]:
+    if not isinstance(lake, Lake):
+        if (rows := lake.read(name)) is not None:
+            yield from rows.to_batches(batch_size=ROWS)
+    elif lake.exists(name):
+        for file in sorted(lake.path(name).resolve().glob("batch=*/**/*.parquet")):
+            yield from _batches(file)
 
 
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:

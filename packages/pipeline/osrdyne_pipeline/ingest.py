@@ -9,28 +9,33 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_pipeline import batches
+from osrdyne_pipeline import batches, places
 from osrdyne_pipeline.batches import Batch, Mark
-from osrdyne_pipeline.errors import BrokerAway, EventsLost, StreamChanged
+from osrdyne_pipeline.errors import BrokerAway, EventsLost, SourceError, StreamChanged
 from osrdyne_pipeline.judging import ALLOWANCE_MS
-from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.lake import Lake, in_folder
 from osrdyne_pipeline.small import intake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import address, files, stream
 from osrdyne_pipeline.source.consumer import StreamMessage
+from osrdyne_pipeline.source.files import EventFile
 from osrdyne_pipeline.source.options import ERROR
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime import log_lines
+from osrdyne_runtime.console.imports import extra
 from osrdyne_runtime.outages import OutageLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from osrdyne_pipeline.store.opening import AnyLake
 
     Engine = SparkSession | SmallEngine
 
@@ -80,7 +85,7 @@ def _nothing(_so_far: Ingested) -> None:
 
 def ingest_stream(
     engine: Engine,
-    lake: Lake,
+    lake: AnyLake,
     *,
     uri_file: str | None = None,
     rules: IngestRules | None = None,
@@ -122,7 +127,7 @@ def ingest_stream(
 class _StreamJob:
     """One run over one stream."""
 
-    def __init__(self, engine: Engine, lake: Lake, uri_file: str | None, rules: IngestRules) -> None:
+    def __init__(self, engine: Engine, lake: AnyLake, uri_file: str | None, rules: IngestRules) -> None:
         self._engine = engine
         self._lake = lake
         self._uri_file = uri_file
@@ -200,7 +205,7 @@ class _StreamJob:
 
 def ingest_files(
     engine: Engine,
-    lake: Lake,
+    lake: AnyLake,
     paths: Sequence[str | Path],
     *,
     rules: IngestRules | None = None,
@@ -208,50 +213,80 @@ def ingest_files(
 ) -> Ingested:
     """Read files, and those in folders, that were not read before: a file is known by its content.
 
-    Raises `LakeBusy`, and `SourceError` where a path is absent.
+    A path may also be an address of an object store, where DuckDB is the engine. Raises `LakeBusy`, `LakeError` where a
+    store cannot be used, and `SourceError` where a path is absent.
     """
     rules = rules or IngestRules()
     so_far = Ingested()
     with lake.only_writer("ingest"):
         batches.clean(lake)
         known = {digest for batch in batches.committed(lake) for digest in batch.files}
-        new: list[tuple[Path, str]] = []
-        for file in files.find([str(path) for path in paths]):
-            digest = batches.digest(file)
-            if digest in known:
+        new: list[EventFile] = []
+        for file in _found([str(path) for path in paths], engine):
+            if file.digest in known:
                 so_far.known_files += 1
             else:
-                known.add(digest)
-                new.append((file, digest))
-        so_far.total = sum(file.stat().st_size for file, _ in new)
+                known.add(file.digest)
+                new.append(file)
+        so_far.total = sum(file.size for file in new)
         for group in _groups(new):
-            digests = tuple(digest for _, digest in group)
+            digests = tuple(file.digest for file in group)
             batch = Batch(name=f"files-{batches.name_of(digests)}", files=digests)
-            names = json.dumps([str(file) for file, _ in group])
-            _count(so_far, *_write(engine, lake, {"files": names}, batch, rules))
-            so_far.done += sum(file.stat().st_size for file, _ in group)
+            with _here(group) as options:
+                _count(so_far, *_write(engine, lake, options, batch, rules))
+            so_far.done += sum(file.size for file in group)
             progress(so_far)
     return so_far
 
 
-def _groups(new: Sequence[tuple[Path, str]]) -> list[list[tuple[Path, str]]]:
+def _found(paths: Sequence[str], engine: Engine) -> Iterator[EventFile]:
+    """Give the files that paths and addresses name."""
+    addresses = [path for path in paths if places.store(path) is not None]
+    for file in files.find([path for path in paths if path not in addresses]):
+        yield EventFile(str(file), file.stat().st_size, batches.digest(file))
+    if addresses and not isinstance(engine, SmallEngine):
+        raise SourceError(f"{addresses[0]}: files in an object store are read by DuckDB: give --engine duckdb")
+    for place in addresses:
+        with extra("osrdyne-pipeline[s3]"):
+            from osrdyne_pipeline.store import sources
+        yield from sources.find(place)
+
+
+@contextmanager
+def _here(group: Sequence[EventFile]) -> Iterator[dict[str, str]]:
+    """Give options that name files of this machine: those of an object store are fetched meanwhile."""
+    stored = [file for file in group if places.store(file.name) is not None]
+    paths = [file.name for file in group if file not in stored]
+    if not stored:
+        yield {"files": json.dumps(paths)}
+        return
+    from osrdyne_pipeline.store import sources
+
+    with sources.fetched(stored) as copies:
+        yield {"files": json.dumps([*paths, *copies]), "names": json.dumps(copies)}
+
+
+def _groups(new: Sequence[EventFile]) -> list[list[EventFile]]:
     """Files that are committed together: as many as hold so many bytes."""
-    groups: list[list[tuple[Path, str]]] = []
+    groups: list[list[EventFile]] = []
     size = BATCH_BYTES
-    for file, digest in new:
+    for file in new:
         if size >= BATCH_BYTES:
             groups.append([])
             size = 0
-        groups[-1].append((file, digest))
-        size += file.stat().st_size
+        groups[-1].append(file)
+        size += file.size
     return groups
 
 
 def _write(
-    engine: Engine, lake: Lake, options: Mapping[str, str], batch: Batch, rules: IngestRules
+    engine: Engine, lake: AnyLake, options: Mapping[str, str], batch: Batch, rules: IngestRules
 ) -> tuple[Batch, dict[str, int]]:
     """Read what the options name, judge it, write it and commit it."""
     latest_ms = time.time_ns() // 1_000_000 + rules.allowance_ms
+    if isinstance(engine, SmallEngine) and not isinstance(lake, Lake):
+        return intake.append_batch(engine, lake, batch, options, latest_ms)
+    lake = in_folder(lake)
     if isinstance(engine, SmallEngine):
         events, reasons = intake.write_batch(engine, lake, batch, options, latest_ms)
     else:

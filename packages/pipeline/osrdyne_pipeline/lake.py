@@ -3,8 +3,8 @@
 A table is enforced when it is written: the columns of its schema, by name and type, and a value wherever one is
 required. It is written beside what is there, and then takes its place in one step: a reader sees the old table or the
 new one, whole. For that a table's name is a symbolic link to a version of it in `LAKE/POOL/versions`; the version
-before stays until the next one is there, for readers that have begun. A lake is a folder of a file system that all who
-read and write it share: not an object store, where nothing can take a place in one step.
+before stays until the next one is there, for readers that have begun. Such a lake is a folder of a file system that all
+who read and write it share. In an object store nothing can take a place in one step: `store` has lakes there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ from osrdyne_protocol.names import check_pool_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from osrdyne_pipeline.store.opening import AnyLake
 
 #: Tables of which a day is a folder `day=YYYY-MM-DD`, so that a question about some days reads no other.
 BY_DAY = frozenset({"bronze", "silver/events", "silver/requests", "silver/lives"})
@@ -52,13 +55,53 @@ class Lake:
 
     def path(self, name: str) -> Path:
         """Return where the table `name` is or will be. Raises `LakeError` for a name that no table has."""
-        if name not in TABLES:
-            raise LakeError(f"there is no table {name!r}: one of {', '.join(sorted(TABLES))}")
-        return self.home / name
+        return self.home / known(name)
+
+    @property
+    def where(self) -> str:
+        """Where the pool's tables are, as people are shown it."""
+        return str(self.home)
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a table has, by what its files say; none where there is no table. Raises `LakeError`."""
+        path = self.path(name)
+        return sum(_rows_in(file) for file in (path.resolve().rglob("*.parquet") if path.is_dir() else ()))
+
+    def check_writable(self) -> None:
+        """Write nothing, and raise `LakeError`, with what to do, where nothing can be written."""
+        place = self.home
+        while not os.path.lexists(place):
+            place = place.parent
+        if not place.is_dir():
+            raise LakeError(f"no lake can be in {self.home}: {place} is not a folder; give another --lake")
+        try:
+            # A file without a name, of which nothing stays: a file system may refuse what its permissions allow.
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            raise LakeError(
+                f"no lake can be in {self.home}: {place} cannot be written ({error.strerror}); give another --lake, "
+                "or the right to write there"
+            ) from error
 
     def exists(self, name: str) -> bool:
         """Say whether the table was written; it may hold no row all the same."""
         return self.path(name).is_dir()
+
+    def read_file(self, name: str) -> bytes | None:
+        """Return the content of a file beside the tables; None where there is none."""
+        try:
+            return (self.home / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write_file(self, name: str, text: str) -> None:
+        """Replace a file beside the tables in one step."""
+        replace_file(self.home / name, text)
+
+    def remove_file(self, name: str) -> None:
+        """Remove a file beside the tables, if there is one."""
+        (self.home / name).unlink(missing_ok=True)
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """Return the table; one without rows where it was not written yet."""
@@ -138,13 +181,32 @@ class Lake:
             yield
 
 
-def rows_of(table: Path) -> int:
-    """Return how many rows a table has, from what its files say of themselves; none where there is no table.
+def replace_file(file: Path, text: str) -> None:
+    """Write a file in one step: whoever reads it has the old text or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, file)
+    finally:
+        aside.unlink(missing_ok=True)
 
-    Raises `LakeError` for a damaged file.
-    """
-    files = table.resolve().rglob("*.parquet") if table.is_dir() else ()
-    return sum(_rows_in(file) for file in files)
+
+def in_folder(lake: AnyLake) -> Lake:
+    """Return a lake that Spark can use. Raises `LakeError` for one in an object store."""
+    if isinstance(lake, Lake):
+        return lake
+    raise LakeError(
+        f"{lake.where} is in an object store, where DuckDB makes the tables: give --engine duckdb and no --master. "
+        "Spark makes those of a folder, and reads these with the jars of Delta Lake"
+    )
+
+
+def known(name: str) -> str:
+    """Return the name of a table. Raises `LakeError` for a name that no table has."""
+    if name not in TABLES:
+        raise LakeError(f"there is no table {name!r}: one of {', '.join(sorted(TABLES))}")
+    return name
 
 
 def _rows_in(file: Path) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.lake import in_folder
 from osrdyne_pipeline.recommendation.calls import Tables
 from osrdyne_pipeline.small import engine as small
 from osrdyne_pipeline.small.engine import SmallEngine
@@ -16,21 +16,23 @@ from osrdyne_pipeline.small.engine import SmallEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from osrdyne_pipeline.store.opening import AnyLake
+
 #: Told before each table: its name, the how manieth it is, and of how many.
 Progress = Callable[[str, int, int], None]
 
 
-def build(engine: SparkSession | SmallEngine, lake: Lake, progress: Progress) -> None:
+def build(engine: SparkSession | SmallEngine, lake: AnyLake, progress: Progress) -> None:
     """Make every table after bronze anew. Raises LakeError where the lake cannot be read or written."""
     if isinstance(engine, SmallEngine):
         small.build(engine, lake, progress)
     else:
         from osrdyne_pipeline.spark import tables as spark_tables  # only where there is a Spark
 
-        spark_tables.build(engine, lake, progress)
+        spark_tables.build(engine, in_folder(lake), progress)
 
 
-def shown(engine: SparkSession | SmallEngine, lake: Lake, *names: str) -> Tables:
+def shown(engine: SparkSession | SmallEngine, lake: AnyLake, *names: str) -> Tables:
     """Let an engine's queries know tables of the lake by the last part of their names."""
     if isinstance(engine, SmallEngine):
         engine.show(lake, *names)
@@ -38,5 +40,5 @@ def shown(engine: SparkSession | SmallEngine, lake: Lake, *names: str) -> Tables
     from osrdyne_pipeline.spark.rows import SparkTables  # only where there is a Spark
 
     tables = SparkTables(engine)
-    tables.show(lake, *names)
+    tables.show(in_folder(lake), *names)
     return tables

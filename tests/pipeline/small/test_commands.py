@@ -12,8 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
-from osrdyne_pipeline.commands import starting
+from osrdyne_pipeline.commands import PIPELINE, starting
+from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_runtime.console.output import CannotAsk
@@ -154,6 +156,42 @@ def test_a_lake_that_duckdb_cannot_reach_is_refused_before_anything_is_written(n
         assert (status, said.count("\n")) == (2, 1), said
         assert "a backslash or is not UTF-8: give another path, or for a backslash --engine spark" in said
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_lake_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    file, fresh = tmp_path / "events.jsonl", tmp_path / "fresh"
+    write(file)
+    fresh.mkdir()
+    # Also root may make no file there.
+    read_only = Path("/sys/kernel/lake")
+
+    [inside, away, made] = [run(lake, ["ingest", str(file)])[0] for lake in (file / "lake", read_only, fresh / "lake")]
+
+    assert (inside[0], away[0], made[0]) == (2, 2, 0)
+    assert inside[2] == f"osrdyne: no lake can be in {file}/lake/core: {file} is not a folder; give another --lake\n"
+    assert "/sys/kernel cannot be written (" in away[2]
+    assert away[2].endswith("; give another --lake, or the right to write there\n")
+
+
+def test_commands_that_only_read_work_on_a_lake_that_cannot_be_written(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+
+    def refuse(_lake: Lake) -> None:
+        raise LakeError("not writable")
+
+    monkeypatch.setattr(Lake, "check_writable", refuse)
+    words = ["--pool", "core", "--lake", str(lake.home.parent)]
+    for command, status in (
+        (["report", "--output", str(tmp_path / "page.html")], 0),
+        (["forget", "--event-id", "a"], 0),
+        (["report"], 2),
+        (["tables"], 2),
+        (["recommend"], 2),
+        (["forget", "--event-id", "a", "--yes"], 2),
+    ):
+        assert CliRunner().invoke(PIPELINE, [*command, *words]).exit_code == status, command
 
 
 def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,10 +15,14 @@ from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.forgetting import Forgotten, Found
-from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.small.engine import QUERIES
 from osrdyne_pipeline.source.files import name_of
+from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_pipeline.tables import build
 from osrdyne_runtime.console.output import CannotAsk, print_json
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 #: In the folder of the pool: what `recommend` and `report` made of the tables.
 _MADE = (FILE, "report.html")
@@ -60,14 +64,16 @@ def command(
     """
     if sum(bool(option) for option in (source, before, event_id)) != 1:
         raise CannotAsk("give one of --source, --before and --event-id")
-    place = Lake(lake, pool)
+    place = lake_at(lake, pool)
     if not place.exists("bronze"):
-        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")
+        raise LakeError(f"there are no events of {pool} in {place.where}: osrdyne pipeline ingest brings them")
     wanted = Forgotten(
         sources=frozenset(name for text in source or () for name in (text, name_of(Path(text).absolute()))),
         before_ms=None if before is None else int(before.timestamp() * 1000),
         event_ids=frozenset(event_id or ()),
     )
+    if yes:
+        place.check_writable()
     if not yes:
         found = forgetting.find(place, wanted)
     else:
@@ -78,26 +84,28 @@ def command(
                 with started("forget", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
                     _forget(place, wanted)
                     build(session, place, steps)
+                    for name in QUERIES:
+                        place.remove_older_versions(name)
             elif found.rows:
                 _forget(place, wanted)
     _told(found, place, forgotten=yes, json=json)
 
 
-def _forget(place: Lake, wanted: Forgotten) -> None:
+def _forget(place: AnyLake, wanted: Forgotten) -> None:
     # First: where a kill cuts this short, nothing stays that was made of what is forgotten.
     for name in _MADE:
-        (place.home / name).unlink(missing_ok=True)
+        place.remove_file(name)
     forgetting.forget(place, wanted)
 
 
-def _told(found: Found, place: Lake, *, forgotten: bool, json: bool) -> None:
+def _told(found: Found, place: AnyLake, *, forgotten: bool, json: bool) -> None:
     events, rejects = found.rows["bronze"], found.rows["rejects"]
     if json:
         counts = {"events": events, "rejects": rejects, "sources": dict(found.sources)}
         times = {"first_ms": found.first_ms, "last_ms": found.last_ms}
-        print_json({"pool": place.pool, "lake": str(place.home), "forgotten": forgotten, **counts, **times})
+        print_json({"pool": place.pool, "lake": place.where, "forgotten": forgotten, **counts, **times})
         return
-    typer.echo(f"{events:,} events and {rejects:,} rejects of {place.pool} in {place.home}{_span(found)}")
+    typer.echo(f"{events:,} events and {rejects:,} rejects of {place.pool} in {place.where}{_span(found)}")
     for name, number in found.sources.most_common(20):
         typer.echo(f"  {number:>12,}  {name}")
     if not found.rows:

@@ -6,18 +6,21 @@ import signal
 import time
 from pathlib import Path
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osrdyne_pipeline import ingest
+from osrdyne_pipeline import ingest, places
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.ingest import Ingested, IngestRules
-from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source.options import ERROR, RECORD
+from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_runtime.console.output import CannotAsk, complain, print_json
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 
 def _on_gap(word: str) -> str:
@@ -28,7 +31,8 @@ def _on_gap(word: str) -> str:
 
 def _paths(files: list[Path] | None) -> list[Path] | None:
     for file in files or ():
-        options.path(file)
+        if wrong := places.lake_problem(file):
+            raise typer.BadParameter(wrong)
     return files
 
 
@@ -38,7 +42,9 @@ def command(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            callback=_paths, metavar="[FILE]...", help="Files or folders (Parquet, JSON lines) instead of the stream."
+            callback=_paths,
+            metavar="[FILE]...",
+            help="Files or folders (Parquet, JSON lines), or s3:// addresses.",
         ),
     ] = None,
     lake: options.Lake = options.DEFAULT_LAKE,
@@ -72,8 +78,9 @@ def command(
     """
     if files and (uri_file is not None or follow):
         raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")
-    place = Lake(lake, pool)
+    place = lake_at(lake, pool)
     rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
+    place.check_writable()
     begun = time.monotonic()
     with started("ingest", place, engine=engine, master=master, memory=memory) as session:
         if files:
@@ -100,15 +107,15 @@ def _say(so_far: Ingested) -> None:
     typer.echo(f"  {part:>5}  {so_far.events:,} events, {so_far.rejects:,} rejects", err=True)
 
 
-def _told(done: Ingested, pool: str, place: Lake, seconds: float, *, json: bool) -> None:
+def _told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
     if json:
         counts = {"events": done.events, "rejects": done.rejects, "reasons": done.reasons, "batches": done.batches}
         more = {"known_files": done.known_files, "seconds": round(seconds, 1)}
-        print_json({"pool": pool, "lake": str(place.home), **counts, **more})
+        print_json({"pool": pool, "lake": place.where, **counts, **more})
         return
     known = f", {done.known_files:,} files were known" if done.known_files else ""
     typer.echo(
-        f"{done.events:,} new events of {pool} in {place.home}, {done.rejects:,} rejects{known}, {seconds:.1f} s"
+        f"{done.events:,} new events of {pool} in {place.where}, {done.rejects:,} rejects{known}, {seconds:.1f} s"
     )
     for reason, number in sorted(done.reasons.items(), key=lambda pair: -pair[1]):
         complain(f"rejected, {reason}: {number:,}")

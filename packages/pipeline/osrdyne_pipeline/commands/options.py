@@ -42,17 +42,22 @@ def path(place: Path | None) -> Path | None:
     return place
 
 
+def _lake(place: str) -> str:
+    if wrong := places.lake_problem(place):
+        raise typer.BadParameter(wrong)
+    return place
+
+
 Pool = Annotated[
     str, typer.Option(envvar="OSRDYNE_PIPELINE_POOL", callback=_pool, help="Name of the pool.", metavar="NAME")
 ]
 Lake = Annotated[
-    Path,
+    str,
     typer.Option(
         envvar="OSRDYNE_PIPELINE_LAKE",
-        callback=path,
-        help="Folder of the tables; a cluster needs one that all its machines share. A path, not an address.",
-        metavar="FOLDER",
-        file_okay=False,
+        callback=_lake,
+        help="Where the tables are: a folder, which the machines of a cluster share, or s3://BUCKET/PREFIX.",
+        metavar="PLACE",
     ),
 ]
 Master = Annotated[
@@ -84,6 +89,6 @@ Memory = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]
 
 #: Where tables are unless somebody says otherwise.
-DEFAULT_LAKE = Path("lake")
+DEFAULT_LAKE = "lake"
 #: Of an engine, where nobody has said anything: what bounds its memory on one machine.
 DEFAULT_MEMORY = "2g"

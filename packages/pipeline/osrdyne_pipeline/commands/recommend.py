@@ -12,9 +12,9 @@ from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
-from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.recommendation import advice, text
 from osrdyne_pipeline.recommendation.edit import change
+from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_pipeline.tables import shown
 from osrdyne_runtime.console.output import print_json
 
@@ -60,15 +60,16 @@ def command(
 
     Nothing is recommended where the history does not support it. Files are changed with --write only.
     """
-    place = Lake(lake, pool)
+    place = lake_at(lake, pool)
     if not place.exists("silver/requests"):
-        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
+        raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
+    place.check_writable()
     ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal)
     with started("recommend", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
         found = advice.recommend(shown(session, place, "silver/requests", "gold/key_classes"), ask, pool)
     document = found.to_json()
-    (place.home / FILE).write_text(json_text.dumps(document), encoding="utf-8")
+    place.write_file(FILE, json_text.dumps(document))
     makers = ((stack, change.pulumi), (ansible, change.ansible))
     changes = [make(found, file) for file, make in makers if file is not None] if found.recommended else []
     for edit in changes if write else ():

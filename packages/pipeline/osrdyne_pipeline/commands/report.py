@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import secrets
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,14 +13,21 @@ from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.errors import LakeError
-from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.lake import replace_file
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.evidence import evidence
 from osrdyne_pipeline.report.facts import TABLES, gather
 from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.small.engine import SmallEngine
+from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_protocol import foreign_json
 from osrdyne_runtime.console.output import print_json
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
+
+#: In the folder of the pool, where no other place is given.
+PAGE = "report.html"
 
 
 @one_line_errors
@@ -44,46 +49,41 @@ def command(
     The page needs no other file and no network. With a recommendation in the lake (`osrdyne pipeline recommend`) it
     shows what that would change.
     """
-    place = Lake(lake, pool)
+    place = lake_at(lake, pool)
     if not place.exists("gold/demand"):
-        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
+        raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
+    if output is None:
+        place.check_writable()
     del master  # an option of all commands; small sums need no cluster
     with SmallEngine.open(memory) as engine, Steps() as steps:
         engine.show(place, *TABLES)
         found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
-    file = output or place.home / "report.html"
-    text = page(with_recommendation(found, place.home / FILE))
-    _replace(file, text)
+    text = page(with_recommendation(found, place))
+    if output is None:
+        place.write_file(PAGE, text)
+    else:
+        replace_file(output, text)
+    file = f"{place.where}/{PAGE}" if output is None else str(output.absolute())
     if json:
         totals = dataclasses.asdict(found.totals)
-        print_json({"pool": pool, "report": str(file.absolute()), "bytes": len(text.encode()), **totals})
+        print_json({"pool": pool, "report": file, "bytes": len(text.encode()), **totals})
         return
-    typer.echo(f"report of {pool}: {file.absolute()}")
+    typer.echo(f"report of {pool}: {file}")
 
 
-def with_recommendation(found: ReportContent, file: Path) -> ReportContent:
+def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
     """Return the content with what a recommendation says; as it was where there is none. Raises `LakeError`."""
+    content = lake.read_file(FILE)
+    if content is None:
+        return found
     try:
-        document = foreign_json.read(file.read_bytes(), most=foreign_json.MOST_BYTES_OF_ENGINES)
+        document = foreign_json.read(content, most=foreign_json.MOST_BYTES_OF_ENGINES)
         said = evidence(document)
         reasons = "; ".join(document["reasons"])
-    except FileNotFoundError:
-        return found
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(
-            f"{file} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
+            f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
         ) from None
     return dataclasses.replace(
         found, evidence=said, no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence
     )
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write a file in one step: whoever reads it has the old text or the new one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, file)
-    finally:
-        aside.unlink(missing_ok=True)

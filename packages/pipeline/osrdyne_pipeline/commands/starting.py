@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from osrdyne_pipeline.errors import PipelineError
-from osrdyne_pipeline.lake import Lake, rows_of
+from osrdyne_pipeline.lake import Lake, in_folder
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_runtime.console.imports import extra
 from osrdyne_runtime.console.output import CannotAsk
@@ -26,6 +26,8 @@ from osrdyne_runtime.console.output import CannotAsk
 # Imported where it starts: that takes a second, and who has a small pool may not have it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from osrdyne_pipeline.store.opening import AnyLake
 
 AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
 ENGINES = (AUTO, DUCKDB, SPARK)
@@ -57,18 +59,22 @@ class SparkFailed(PipelineError):
     """Spark could not do what it was asked for."""
 
 
-def chosen(engine: str, master: str | None, lake: Lake) -> str:
-    """Return `duckdb` or `spark`: what was asked for, or else what fits. Raises `CannotAsk`.
+def chosen(engine: str, master: str | None, lake: AnyLake) -> str:
+    """Return `duckdb` or `spark`: what was asked for, or else what fits. Raises `CannotAsk` and `LakeError`.
 
-    Spark does what is given to a cluster, what runs in a session of Spark, and pools with many events.
+    Spark does what is given to a cluster, what runs in a session of Spark, and pools with many events. Tables in an
+    object store are made by DuckDB, however many they are.
     """
     if engine == DUCKDB and master is not None:
         raise CannotAsk("--master names a cluster of Spark, and --engine duckdb does without: give one of both")
+    if not isinstance(lake, Lake) and engine != SPARK and master is None:
+        return DUCKDB
+    lake = in_folder(lake)
     if engine != AUTO:
         return engine
     if master is not None or "SPARK_ENV_LOADED" in os.environ or _session() is not None:
         return SPARK
-    return SPARK if rows_of(lake.path("bronze")) > MOST_EVENTS else DUCKDB
+    return SPARK if lake.rows("bronze") > MOST_EVENTS else DUCKDB
 
 
 def _session() -> SparkSession | None:
@@ -82,7 +88,7 @@ def _session() -> SparkSession | None:
 
 @contextlib.contextmanager
 def started(
-    name: str, lake: Lake, *, engine: str, master: str | None, memory: str
+    name: str, lake: AnyLake, *, engine: str, master: str | None, memory: str
 ) -> Iterator[SparkSession | SmallEngine]:
     """Give the engine that was chosen, and end it. Raises `CannotAsk`, `CannotStart`, `LakeError` and `SparkFailed`."""
     if chosen(engine, master, lake) == DUCKDB:

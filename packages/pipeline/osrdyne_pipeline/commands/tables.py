@@ -10,8 +10,8 @@ from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
-from osrdyne_pipeline.lake import Lake, rows_of
 from osrdyne_pipeline.small.engine import QUERIES
+from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_pipeline.tables import build
 from osrdyne_runtime.console.output import print_json
 
@@ -30,9 +30,10 @@ def command(
     They are made anew as a whole; from the same events they are the same, row for row. Readers see the old tables or
     the new ones.
     """
-    place = Lake(lake, pool)
+    place = lake_at(lake, pool)
     if not place.exists("bronze"):
-        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")
+        raise LakeError(f"there are no events of {pool} in {place.where}: osrdyne pipeline ingest brings them")
+    place.check_writable()
     begun = time.monotonic()
     with (
         started("tables", place, engine=engine, master=master, memory=memory) as session,
@@ -40,11 +41,11 @@ def command(
         Steps() as steps,
     ):
         build(session, place, steps)
-    rows = {name: rows_of(place.path(name)) for name in ("bronze", *QUERIES)}
+    rows = {name: place.rows(name) for name in ("bronze", *QUERIES)}
     seconds = time.monotonic() - begun
     if json:
-        print_json({"pool": pool, "lake": str(place.home), "rows": rows, "seconds": round(seconds, 1)})
+        print_json({"pool": pool, "lake": place.where, "rows": rows, "seconds": round(seconds, 1)})
         return
     for name, number in rows.items():
         typer.echo(f"{name:<18} {number:>12,}")
-    typer.echo(f"tables of {pool} in {place.home}, {seconds:.1f} s")
+    typer.echo(f"tables of {pool} in {place.where}, {seconds:.1f} s")

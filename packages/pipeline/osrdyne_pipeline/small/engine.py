@@ -31,6 +31,9 @@ from osrdyne_pipeline.small.parts import day_of
 if TYPE_CHECKING:
     import duckdb
 
+    from osrdyne_pipeline.store.lake import StoreLake
+    from osrdyne_pipeline.store.opening import AnyLake
+
 #: Table -> query, each of tables further up; a query knows a table by the last part of its name.
 QUERIES = {
     "silver/events": EVENTS,
@@ -47,6 +50,8 @@ QUERIES = {
 }
 #: Tables by day -> the column of which that is the day.
 _DAY_OF = {"bronze": "time_ms", "silver/events": "time_ms", "silver/requests": "seen_ms", "silver/lives": "started_ms"}
+#: Rows of a batch that is handed to Arrow.
+_ROWS = 65_536
 #: Letters of an error of DuckDB that are shown.
 _LONGEST = 400
 
@@ -84,8 +89,10 @@ class SmallEngine:
                 raise
 
     @staticmethod
-    def check(lake: Lake) -> None:
-        """Raise `LakeError` for a lake that DuckDB cannot reach: it takes a backslash for a slash, and reads UTF-8."""
+    def check(lake: AnyLake) -> None:
+        """Raise `LakeError` for a folder that DuckDB cannot reach: a backslash is a slash to it, and it reads UTF-8."""
+        if not isinstance(lake, Lake):
+            return
         for path in map(str, (lake.home, lake.home.resolve())):
             if "\\" in path or path != path.encode(errors="replace").decode():
                 raise LakeError(
@@ -102,11 +109,20 @@ class SmallEngine:
         """Return the rows of a query as Arrow has them."""
         return self.connection.sql(query).to_arrow_table()
 
-    def show(self, lake: Lake, *names: str) -> None:
+    def show(self, lake: AnyLake, *names: str) -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none."""
         self.check(lake)
         for name in names:
-            self.connection.execute(f"create or replace temp view {short(name)} as {_reading(lake, name)}")
+            reading = _reading(lake, name) if isinstance(lake, Lake) else self._stored(lake, name)
+            self.connection.execute(f"create or replace temp view {short(name)} as {reading}")
+
+    def _stored(self, lake: StoreLake, name: str) -> str:
+        """Return the query of a table in an object store. Arrow reads it: of DuckDB's own reader nothing is fetched."""
+        rows = lake.read(name)
+        if rows is None:
+            return _nothing(name)
+        self.connection.register(f"stored_{short(name)}", rows)
+        return f"select {', '.join(map(_name, TABLES[name].names))} from stored_{short(name)}"
 
     @contextlib.contextmanager
     def kept(self, name: str, query: str) -> Iterator[None]:
@@ -117,31 +133,47 @@ class SmallEngine:
         finally:
             self.connection.execute(f"drop table {name}")
 
-    def write(self, lake: Lake, name: str) -> None:
+    def write(self, lake: AnyLake, name: str) -> None:
         """Replace a table of the lake by the table that queries know by its name."""
-        with lake.version(name) as aside:
-            self.copy(name, f"from {short(name)}", aside)
+        query = f"from {short(name)}"
+        if isinstance(lake, Lake):
+            with lake.version(name) as aside:
+                self.copy(name, query, aside)
+        else:
+            lake.replace(name, self.reader(name, query))
 
     def copy(self, name: str, query: str, folder: Path) -> None:
         """Write the rows of a query as files of the table `name`, by day where it is kept so.
 
         Raises `LakeError` where the columns are not those of the table, or a required value is missing.
         """
+        rows = self._enforced(name, query)
+        how = "format parquet, compression zstd"
+        place = folder if name in BY_DAY else folder / "part.parquet"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.connection.execute(f"copy ({rows}) to {_quoted(place)} ({how}{by_day(name)})")
+
+    def reader(self, name: str, query: str) -> pa.RecordBatchReader:
+        """Return the rows of a query as batches of the table `name`, to be read before anything else is asked.
+
+        Raises as `copy` does, and in reading where a required value is missing.
+        """
+        schema = TABLES[name]
+        found = self.connection.sql(self._enforced(name, query)).to_arrow_reader(_ROWS)
+        given = (pa.RecordBatch.from_arrays(rows.columns, schema=schema) for rows in found)
+        return pa.RecordBatchReader.from_batches(schema, given)
+
+    def _enforced(self, name: str, query: str) -> str:
+        """Return a query of the same rows that fails where a required value is missing. Raises `LakeError`."""
         schema = TABLES[name]
         have = self.connection.sql(f"from ({query}) limit 0").to_arrow_table().schema
         want = pa.schema([pa.field(field.name, field.type) for field in schema])
         if not have.equals(want):
             raise LakeError(f"these rows do not fit the table {name}: they have {have}, not {want}")
-        columns = ", ".join(_required(name, field) for field in schema)
-        how = "format parquet, compression zstd"
-        place = folder if name in BY_DAY else folder / "part.parquet"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.connection.execute(
-            f"copy (select {columns} from ({query})) to {_quoted(place)} ({how}{by_day(name)})",
-        )
+        return f"select {', '.join(_required(name, field) for field in schema)} from ({query})"
 
 
-def build(engine: SmallEngine, lake: Lake, progress: Callable[[str, int, int], None]) -> None:
+def build(engine: SmallEngine, lake: AnyLake, progress: Callable[[str, int, int], None]) -> None:
     """Make every table after bronze anew."""
     engine.show(lake, "bronze")
     for number, (name, query) in enumerate(QUERIES.items(), start=1):
@@ -189,14 +221,22 @@ def _reading(lake: Lake, name: str) -> str:
     schema, path = TABLES[name], lake.path(name)
     found = sorted(path.resolve().rglob("*.parquet")) if path.is_dir() else []
     if not found:
-        nothing = ", ".join(f'null::{_type(field.type)} as "{field.name}"' for field in schema)
-        return f"select {nothing} where false"
+        return _nothing(name)
     files = ", ".join(_quoted(glob.escape(str(file))) for file in found)
     columns = ", ".join(
         f"{day_of(_DAY_OF[name])} as day" if field.name == "day" and name in _DAY_OF else f'"{field.name}"'
         for field in schema
     )
     return f"select {columns} from read_parquet([{files}], hive_partitioning = false)"
+
+
+def _nothing(name: str) -> str:
+    nothing = ", ".join(f"null::{_type(field.type)} as {_name(field.name)}" for field in TABLES[name])
+    return f"select {nothing} where false"
+
+
+def _name(column: str) -> str:
+    return f'"{column}"'
 
 
 def _required(name: str, field: pa.Field) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.batches import Batch
@@ -12,6 +14,9 @@ from osrdyne_pipeline.schemas import BRONZE, RAW, REJECTS
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import reading
 from osrdyne_pipeline.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.lake import StoreLake
 
 
 def write_batch(
@@ -23,6 +28,29 @@ def write_batch(
     `SourceError`.
     """
     aside, bad_aside = batches.place_for(lake, batch)
+    with _judged(engine, options, latest_ms) as (events, reasons):
+        engine.copy("bronze", _EVENTS, aside)
+        if reasons:
+            engine.copy("rejects", _REJECTS, bad_aside)
+    return events, reasons
+
+
+def append_batch(
+    engine: SmallEngine, lake: StoreLake, batch: Batch, options: Mapping[str, str], latest_ms: int
+) -> tuple[Batch, dict[str, int]]:
+    """Do the same with a lake in an object store, and commit it: return the batch with its counts.
+
+    Raises `LakeBusy`, too.
+    """
+    with _judged(engine, options, latest_ms) as (events, reasons):
+        done = batch.counted(events, sum(reasons.values()))
+        lake.append(done, lambda: engine.reader("bronze", _EVENTS), lambda: engine.reader("rejects", _REJECTS))
+    return done, reasons
+
+
+@contextmanager
+def _judged(engine: SmallEngine, options: Mapping[str, str], latest_ms: int) -> Iterator[tuple[int, dict[str, int]]]:
+    """Let queries know what was read, with its verdicts, as `judged`; give how many events and rejects there are."""
     judge = judging(latest_ms, 0).format(raw="given")
     database = engine.connection
     database.register("given", RAW.empty_table())
@@ -31,14 +59,15 @@ def write_batch(
         database.register("given", rows)
         database.execute(f"insert into judged {judge}")
     database.unregister("given")
-    engine.copy("bronze", f"select {_columns(BRONZE.names)} from judged where reason is null", aside)
     found = engine.rows("select reason, count(*) as rows from judged where reason is not null group by reason")
-    if found:
-        engine.copy("rejects", f"select {_columns(REJECTS.names)} from judged where reason is not null", bad_aside)
     events = engine.rows("select count(*) as events from judged where reason is null")[0]["events"]
+    yield events, {row["reason"]: row["rows"] for row in found}
     database.execute("drop table judged")
-    return events, {row["reason"]: row["rows"] for row in found}
 
 
 def _columns(names: list[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
+
+
+_EVENTS = f"select {_columns(BRONZE.names)} from judged where reason is null"
+_REJECTS = f"select {_columns(REJECTS.names)} from judged where reason is not null"

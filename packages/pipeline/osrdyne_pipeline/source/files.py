@@ -30,6 +30,12 @@ from osrdyne_pipeline.source import columns, values
 from osrdyne_protocol import foreign_json
 
 PARQUET = ".parquet"
+#: Folders that only tables of a format have: of their Parquet files, some are of former versions.
+LOGS = ("_delta_log", ".hoodie")
+NOT_FILES = (
+    "{path} is a table whose versions {log} tells apart, and not a folder of files: write its rows as Parquet, as by "
+    "DuckDB's copy (from delta_scan('...')) to 'events.parquet', and read that"
+)
 #: gzip is read by one reader alone: nobody can begin within it.
 LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
@@ -44,6 +50,17 @@ MOST_LINE = 1_600_000
 
 
 @dataclass(frozen=True)
+class EventFile:
+    """A file that may be read."""
+
+    #: Its path, or its address in an object store.
+    name: str
+    size: int
+    #: By which its content is known again.
+    digest: str
+
+
+@dataclass(frozen=True)
 class FilePart:
     """A file, one of the row groups of a Parquet file, or some of the lines of a file."""
 
@@ -54,6 +71,12 @@ class FilePart:
     #: Bytes of its lines, from where to before where; without an end, to that of the file.
     start: int = 0
     end: int | None = None
+    #: What the column `source` says; its path by default.
+    name: str = ""
+
+    @property
+    def source(self) -> str:
+        return self.name or name_of(Path(self.path))
 
 
 def find(paths: Sequence[str]) -> list[Path]:
@@ -64,6 +87,8 @@ def find(paths: Sequence[str]) -> list[Path]:
             raise SourceError(f"no events can be read there: {wrong}")
         path = Path(text).absolute()
         if path.is_dir():
+            if log := next((log for log in LOGS if (path / log).is_dir()), None):
+                raise SourceError(NOT_FILES.format(path=path, log=log))
             hidden = ("_", ".")
             # What Spark writes is a folder that is named like a file.
             below = (file for file in path.rglob("*") if file.name.endswith((PARQUET, *LINES)) and file.is_file())
@@ -123,7 +148,7 @@ def read(part: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def _parquet(path: Path, part: FilePart) -> Iterator[pa.RecordBatch]:
-    row, source = part.row, name_of(path)
+    row, source = part.row, part.source
     try:
         with pq.ParquetFile(path) as file:
             groups = None if part.group is None else [part.group]
@@ -149,7 +174,7 @@ def _raw(source: str, row: int, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _lines(path: Path, part: FilePart) -> Iterator[pa.RecordBatch]:
-    row, source = part.row, name_of(path)
+    row, source = part.row, part.source
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             file.seek(part.start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_protocol.names import PoolNames
@@ -25,6 +25,8 @@ class SourceOptions:
     stream: str = ""
     #: Files or folders, one a line: Spark's `path`. Or `files`, a list in JSON, which can hold names with line ends.
     paths: tuple[str, ...] = ()
+    #: `names`: path -> what the column `source` says, in JSON; the path itself by default.
+    names: Mapping[str, str] = field(default_factory=dict)
     #: Option `uri_file`: the file that holds the broker's address; see address.py.
     uri_file: str | None = None
     #: `startingOffset`: an offset, or `first` (None). Later runs of a streaming query go on where they stopped.
@@ -57,6 +59,7 @@ class SourceOptions:
         return cls(
             stream=stream,
             paths=paths,
+            names=json.loads(options.get("names", "{}")),
             uri_file=options.get("uri_file"),
             start=_offset(options, "startingOffset", "first"),
             end=_offset(options, "endingOffset", "last"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ def read(options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Give all that the options name, one part after the other. Raises `SourceError`."""
     if options.paths:
         for share in files.parts(files.find(options.paths)):
-            yield from files.read(share)
+            yield from files.read(replace(share, name=options.names.get(share.path, "")))
         return
     for part in ranges_of(options):
         yield from read_range(options, part)

@@ -1,0 +1,72 @@
+"""Small objects beside the tables of a lake, as a recommendation or a page, and whether anything can be written."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from datetime import timedelta
+
+import obstore
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import S3Store
+
+from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.store import refusals
+
+#: For which a request is tried.
+TRIED = timedelta(seconds=30)
+
+
+@contextlib.contextmanager
+def refused(where: str) -> Iterator[None]:
+    """Raise `LakeError`, with what to do, for an error of the store."""
+    try:
+        yield
+    # deltalake raises OSError for what the store said.
+    except (BaseError, DeltaError, OSError) as error:
+        raise LakeError(f"{where} cannot be used: {refusals.meaning(error)}") from error
+
+
+def opened(where: str) -> S3Store:
+    """Return the store below an address, with what the environment says of it. Raises `LakeError`."""
+    plain = (refusals.endpoint() or "").startswith("http:")
+    with refused(where):
+        return S3Store.from_url(
+            where, client_options={"allow_http": plain}, retry_config={"retry_timeout": TRIED, "max_retries": 3}
+        )
+
+
+class Objects:
+    """Objects below an address."""
+
+    def __init__(self, where: str) -> None:
+        """Reads the environment, which has credentials and endpoint. Raises `LakeError`."""
+        self._where = where
+        self._store = opened(where)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an object; None where there is none."""
+        with refused(self._where):
+            try:
+                return bytes(obstore.get(self._store, name).bytes())
+            except (NotFoundError, FileNotFoundError) as error:
+                if "NoSuchKey" not in str(error):
+                    raise
+                return None
+
+    def write(self, name: str, text: str) -> None:
+        """Replace an object; a reader has the old one or the new one."""
+        with refused(self._where):
+            obstore.put(self._store, name, text.encode(), use_multipart=False)
+
+    def remove(self, name: str) -> None:
+        with refused(self._where):
+            obstore.delete(self._store, name)
+
+    def check_writable(self) -> None:
+        """Raise `LakeError` where nothing can be written and removed. What it writes, it removes."""
+        name = f"_osrdyne-{secrets.token_hex(8)}"
+        self.write(name, "")
+        self.remove(name)
