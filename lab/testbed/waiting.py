@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 Found = TypeVar("Found")
@@ -52,3 +54,9 @@ async def until_async(found: Callable[[], Any], *, within: float = PATIENCE) -> 
 async def until_in_thread(found: Callable[[], Found | None], *, within: float = PATIENCE) -> Found:
     """The same for a condition that blocks: it runs in a thread, and the loop goes on."""
     return await asyncio.to_thread(until, found, within=within)
+
+
+def hears(process: int) -> bool:
+    """Return whether a process catches SIGTERM, by its id."""
+    caught = int(Path(f"/proc/{process}/status").read_text().partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)

@@ -1,4 +1,6 @@
-"""A worker of jobs that is started while its PostgreSQL is away waits for it, and a signal ends it."""
+"""A worker of jobs that is started while its PostgreSQL is away waits for it, and a signal ends it. One that PostgreSQL
+refuses ends at once.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
-from osrdyne_jobs.database.engines import engine_for, migrate
+from osrdyne_jobs import DatabaseRefused, JobType, JobWorker
+from osrdyne_jobs.database.engines import engine_for, migrate, refusal
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.postgres import Postgres
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE, hears, until
 
 PROGRAM = """
 import os
@@ -42,26 +46,33 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
         yield run
 
 
+@pytest.fixture
+def log_ins(postgres: Postgres) -> Iterator[Postgres]:
+    """A server with a user whose password is `secret`, one without connections, and a database closed to them."""
+    for name in ("jobs", "closed"):
+        postgres.create_database(name)
+    postgres.psql("CREATE ROLE jobs LOGIN PASSWORD 'secret'")
+    postgres.psql("CREATE ROLE late LOGIN PASSWORD 'secret' CONNECTION LIMIT 0")
+    postgres.psql("REVOKE CONNECT ON DATABASE closed FROM PUBLIC")
+    yield postgres
+    for name in ("jobs", "closed"):
+        postgres.drop_database(name)
+    postgres.psql("DROP ROLE jobs, late")
+
+
 def test_a_signal_ends_a_worker_that_waits_for_its_database(
     start: Callable[[str], subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     worker = start("postgresql://jobs:secret@127.0.0.1:1/jobs")
     until(lambda: "the database cannot be used; no job is begun here" in (tmp_path / "log").read_text())
     # It hears signals from then on where it waits.
-    until(lambda: _hears(worker.pid))
+    until(lambda: hears(worker.pid))
     worker.send_signal(signal.SIGTERM)
 
     assert worker.wait(PATIENCE) == 0
     said = (tmp_path / "log").read_text()
     assert said.count("\n") == 1
     assert "secret" not in said
-
-
-def _hears(process: int) -> bool:
-    """Whether a process catches SIGTERM."""
-    status = Path(f"/proc/{process}/status").read_text()
-    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-    return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 @pytest.mark.full
@@ -80,3 +91,68 @@ def test_once_its_database_is_there_a_worker_serves(
 
     until(lambda: "the broker cannot be used" in (tmp_path / "log").read_text())
     assert "the database can be used again" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("user", "password", "database", "words"),
+    [
+        ("jobs", "wrong", "jobs", "password authentication failed"),
+        ("nobody", "secret", "jobs", "password authentication failed"),
+        ("jobs", "secret", "none", 'database "none" does not exist'),
+        ("jobs", "secret", "closed", 'permission denied for database "closed"'),
+    ],
+)
+def test_a_worker_that_postgresql_refuses_says_so_and_ends(
+    log_ins: Postgres, user: str, password: str, database: str, words: str
+) -> None:
+    with pytest.raises(DatabaseRefused) as caught:
+        JobWorker(log_ins.url(database, user, password), {JobType("routes"): print})
+
+    assert f"127.0.0.1:{log_ins.port}/{database} refuses this worker" in str(caught.value)
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.full
+def test_a_worker_for_which_postgresql_has_no_place_waits(log_ins: Postgres, caplog: pytest.LogCaptureFixture) -> None:
+    worker = JobWorker(log_ins.url("jobs", "late", "secret"), {JobType("routes"): print})
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the database cannot be used; no job is begun here")
+    assert "too many connections" in record.__dict__["reason"]
+    worker.close()
+
+
+@pytest.mark.full
+def test_a_worker_that_is_refused_once_its_database_is_there_ends(
+    private_postgres: Postgres, start: Callable[[str], subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    private_postgres.create_database("jobs")
+    private_postgres.stop()
+    worker = start(private_postgres.url("jobs", password="wrong"))
+    until(lambda: "the database cannot be used" in (tmp_path / "log").read_text())
+    private_postgres.start()
+
+    assert worker.wait(PATIENCE) == 1
+    assert "refuses this worker: " in (tmp_path / "log").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("connection to server failed: Connection refused\n\tIs the server running?", False),
+        ("FATAL:  the database system is starting up", False),
+        ("FATAL:  sorry, too many clients already", False),
+        ('server certificate for "a" does not match host name "b"', False),
+        ("fe_sendauth: no password supplied", True),
+        ('FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "jobs", database "jobs", no encryption', True),
+        ("last host: Connection refused\n- host: 'a': FATAL:  password authentication failed for user \"jobs\"", True),
+        ("FATAL:  no such database: jobs", True),
+    ],
+)
+def test_what_postgresql_says_tells_a_refusal_from_an_outage(said: str, refused: bool) -> None:
+    found = refusal(OperationalError("", None, Exception(said)))
+
+    assert (found is not None) is refused
+    assert found is None or "Connection refused" not in found

@@ -145,5 +145,5 @@ def test_a_server_that_refuses_is_named_without_a_password(make: Callable[..., L
     refused = setup.attempt("dev")
 
     assert refused.returncode
-    assert "PostgreSQL refused user admin: connection failed" in refused.stdout, refused.stdout[-3000:]
+    assert "cannot be used as user admin: connection failed" in refused.stdout, refused.stdout[-3000:]
     assert "s3cret-word" not in refused.stdout

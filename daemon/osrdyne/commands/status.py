@@ -22,7 +22,7 @@ from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
 
 #: Longest wait for the daemon, which answers from memory.
-_TIMEOUT_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 @one_line_errors
@@ -94,7 +94,7 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
     """Return status code and body, also of a 503. The system's proxies are not used."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address + path, timeout=_TIMEOUT_SECONDS) as answer:
+        with opener.open(address + path, timeout=TIMEOUT_SECONDS) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

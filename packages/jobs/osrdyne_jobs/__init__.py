@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
     from osrdyne_jobs.database.engines import async_engine_for, engine_for, engine_from_environment, migrate
     from osrdyne_jobs.errors import (
+        DatabaseRefused,
         InvalidAddress,
         InvalidJob,
         JobError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncJobClient",
+    "DatabaseRefused",
     "InvalidAddress",
     "InvalidJob",
     "Job",
@@ -68,6 +70,7 @@ _MODULES = {
     "osrdyne_jobs.client": ("AsyncJobClient", "JobClient", "Registered"),
     "osrdyne_jobs.database.engines": ("async_engine_for", "engine_for", "engine_from_environment", "migrate"),
     "osrdyne_jobs.errors": (
+        "DatabaseRefused",
         "InvalidAddress",
         "InvalidJob",
         "JobError",

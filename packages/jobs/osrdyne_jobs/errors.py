@@ -38,6 +38,10 @@ class NoSchema(JobError):
     """The database has not the tables of this version: make them with `osrdyne jobs migrate`."""
 
 
+class DatabaseRefused(JobError):
+    """PostgreSQL refuses this program: it needs another user, password or database, or the right to connect."""
+
+
 class NotRegistered(JobError):
     """The database did not take the job. Where its answer to the commit was lost, the job may be there all the same."""
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from sqlalchemy import Engine
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
 from osrdyne_jobs.database.engines import check_tables, place
@@ -94,7 +95,7 @@ class LateCaster:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)  # it may be connecting
         if self._client is not None:
             self._client.close()
 

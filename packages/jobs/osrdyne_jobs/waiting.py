@@ -6,25 +6,47 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs.database.engines import reason
-from osrdyne_runtime import program
+from osrdyne_runtime import log_lines, program
 from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.portal import in_daemon_thread
+
+log = log_lines.logger(__name__)
 
 T = TypeVar("T")
 
 #: Seconds between two attempts to reach what is away.
 RETRY_SECONDS = 1.0
+#: Seconds for what is under way at the signal. A transaction that is cut is rolled back.
+STOP_SECONDS = 5.0
 
 
 async def until_signal(work: Callable[[threading.Event], object]) -> None:
-    """Do work in a thread, and set its event at a signal. A signal handler in the waiting thread could hang it."""
-    stop = threading.Event()
-    program.on_stop_signal(stop.set)
-    await asyncio.to_thread(work, stop)
+    """Do work in a thread, and set its event at a signal. A signal handler in the waiting thread could hang it.
+
+    Work that waits for a database when the signal comes has `STOP_SECONDS` to end, and goes on without this.
+    """
+    stop, stopped = threading.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        stop.set()
+        stopped.set()
+
+    program.on_stop_signal(on_signal)
+    done = asyncio.wrap_future(in_daemon_thread(partial(work, stop)))
+    signalled = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait((done, signalled), return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    await asyncio.wait((done,), timeout=STOP_SECONDS)
+    if done.done():
+        done.result()
+    else:
+        log.warning("ended while the database did not answer", extra={"seconds": STOP_SECONDS})
 
 
 def reached(

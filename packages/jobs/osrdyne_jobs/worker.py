@@ -23,8 +23,17 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_jobs import messages, states
-from osrdyne_jobs.database.engines import check_tables, engine_for, for_one_statement, place, reading, reason
-from osrdyne_jobs.errors import InvalidJob, LeaseLost
+from osrdyne_jobs.database.engines import (
+    check_tables,
+    engine_for,
+    for_one_statement,
+    place,
+    reading,
+    reason,
+    refusal,
+    writing,
+)
+from osrdyne_jobs.errors import DatabaseRefused, InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running, tracebacks
 from osrdyne_jobs.waiting import reached, until_signal
@@ -212,8 +221,8 @@ class JobWorker:
         another type. `name`: what attempts show; by default the worker's id. `held`: seconds for which a request is
         held while its job runs; by default half of the pool's consumer timeout.
 
-        Raises InvalidJob for a time or a number that cannot be, and NoSchema where the tables are missing. A PostgreSQL
-        that is away is logged, and `run` waits for it.
+        Raises InvalidJob for a time or a number that cannot be, NoSchema where the tables are missing, and
+        DatabaseRefused. A PostgreSQL that is away is logged, and `run` waits for it.
         """
         self._types = JobTypes(handlers)
         self._lease = check_seconds("lease", lease)
@@ -243,28 +252,38 @@ class JobWorker:
         """Serve the key of this process's environment until SIGTERM; `options` are those of `osrdyne_worker.run`.
 
         A PostgreSQL that is away is waited for before the first request is taken. `on_stop` is not one of them:
-        `run.stopping` says it. Raises NoSchema where the tables are missing then.
+        `run.stopping` says it. Raises NoSchema where the tables are missing then, and DatabaseRefused: its driver
+        starts it again, with another password where there is one by then.
         """
         self._home.check("this JobWorker")
         here = environment()
         self._adopt(here)
         try:
             if self._outage.is_away:
-                look = partial(reached, partial(check_tables, self._engine), self._outage, away=OperationalError)
+                look = partial(reached, self._check, self._outage, away=OperationalError)
                 asyncio.run(until_signal(look))
             if not self._outage.is_away:
                 run(self.handle, on_stop=self._closing.set, **{"threads": self._threads, **options})
         finally:
-            self.close()
+            self.close(None)
 
     def _look(self) -> None:
         """Check the tables. A PostgreSQL that is away is an outage; a file of SQLite is there, or its name is wrong."""
         try:
-            check_tables(self._engine)
+            self._check()
         except OperationalError as error:  # not what a user may not read, for example
             if self._engine.dialect.name != "postgresql":
                 raise
             self._outage.failed(_reason(error), time.monotonic())
+
+    def _check(self) -> None:
+        try:
+            check_tables(self._engine)
+        except OperationalError as error:
+            refused = refusal(error)
+            if refused is None:
+                raise
+            raise DatabaseRefused(f"{place(self._engine)} refuses this worker: {refused}") from error
 
     def _adopt(self, here: WorkerEnvironment) -> None:
         self._name = self._name or here.id
@@ -309,15 +328,21 @@ class JobWorker:
                 self._free.release()
         return doing
 
-    def close(self) -> None:
-        """Begin no more jobs, wait for those that run, and stop renewing leases.
+    def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
+        """Begin no more jobs, wait `timeout` seconds at most for those that run, and stop renewing leases.
 
-        A driver kills a worker that takes too long; another worker takes its jobs over when their leases end. Does
-        nothing in a fork: the threads are the other process's.
+        None: however long they take. What still runs then goes on, keeps its leases, and holds up the end of the
+        process. A driver kills a worker that takes too long; another worker takes its jobs over when their leases end.
+        Does nothing in a fork: the threads are the other process's.
         """
         if not self._home.is_here:
             return
         self._closing.set()
+        end = threading.Thread(target=self._end, name="osrdyne jobs: end", daemon=True)
+        end.start()
+        end.join(timeout)
+
+    def _end(self) -> None:
         self._pool.shutdown(wait=True)
         self._leases.close()
         self._dispose()
@@ -338,7 +363,7 @@ class JobWorker:
         if not is_due:
             return None
         asked = time.monotonic()
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             begun = running.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
         return self._run_of(begun, asked)
 

@@ -55,13 +55,20 @@ def pack(events: Sequence[Event]) -> Iterator[EventMessage]:
         for name in _SHARED
         if name in first and all(event.get(name) == first[name] for event in events)
     }
-    body = _encode([{name: event[name] for name in event if name not in shared} for event in events]).encode()
+    body = _encode([_without(event, shared) for event in events]).encode()
     if len(body) <= MAX_BATCH_BYTES and len(events) <= MAX_BATCH_EVENTS:
         yield EventMessage({names.X_EVENT: BATCH, names.X_BATCH_VERSION: VERSION, **shared}, body, len(events))
         return
     middle = len(events) // 2
     yield from pack(events[:middle])
     yield from pack(events[middle:])
+
+
+def _without(event: Event, shared: Event) -> Event:
+    left = dict(event)
+    for name in shared:
+        del left[name]
+    return left
 
 
 def unpack(headers: Mapping[str, Any] | None, body: bytes) -> Sequence[Mapping[str, Any]]:

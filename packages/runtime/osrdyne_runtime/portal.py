@@ -70,17 +70,22 @@ class _Loop(asyncio.SelectorEventLoop):
         """Call a function in a thread; return the future of its result."""
         if executor is not None:
             return super().run_in_executor(executor, func, *args)
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        return asyncio.wrap_future(in_daemon_thread(partial(func, *args)), loop=self)
 
-        def do() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(func(*args))
-                except BaseException as error:  # noqa: BLE001 - it belongs to the future
-                    future.set_exception(error)
 
-        threading.Thread(target=do, name="osrdyne blocking", daemon=True).start()
-        return asyncio.wrap_future(future, loop=self)
+def in_daemon_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Do what blocks in a thread that holds up no end: neither that of a program nor that of a loop."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def do() -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - it belongs to the future
+                future.set_exception(error)
+
+    threading.Thread(target=do, name="osrdyne blocking", daemon=True).start()
+    return future
 
 
 class Portal:

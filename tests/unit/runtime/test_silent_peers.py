@@ -7,25 +7,46 @@ the client, the worker and what breaks on the way; tests/bus/on_peers/test_silen
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
-from collections.abc import Awaitable, Iterator
-from typing import TypeVar
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
+import psutil
 import pytest
 
-from osrdyne_jobs.client import JobClient
+import steps
+from osrdyne.commands import status
+from osrdyne_client import AsyncClient, Client
+from osrdyne_jobs.client import AsyncJobClient, JobClient
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType
+from osrdyne_jobs.waiting import STOP_SECONDS
+from osrdyne_pipeline.source import consumer
+from osrdyne_pipeline.source.consumer import LAST_SECONDS
+from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay import NodeLost, NodesAway, RedisAway, Relay, RelaySettings
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
 from osrdyne_relay.client.addresses import LOST_AFTER_TIMEOUT_SECONDS
+from osrdyne_relay.worker.service import LAST_ANSWERS_SECONDS
+from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import Done, osrdyne
+from testbed.waiting import hears, until_in_thread
+from tests.unit.command.every_command import COMMANDS
+from tests.unit.repo import named_tests
+from tests.unit.runtime import every_wait
 
 T = TypeVar("T")
 
 #: Seconds of the waits here, and those that a loaded machine may take more than it should. Without bounds it is 10.
 SHORT, SLACK = 1.0, 4.0
 AWAY, SILENT = "away", "silent"
+TYPES = [JobType("routes")]
 
 
 async def in_time(work: Awaitable[T], timeout: float) -> T:
@@ -48,31 +69,180 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
         yield peer.getsockname()[1]
 
 
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a peer that says nothing."""
+    with socket.socket() as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.listen()
+        yield peer.getsockname()[1]
+
+
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words", [("list",), ("show", "1"), ("replay", "--all", "--yes"), ("bury", "1", "--audit", "/dev/null")]
-)
-async def test_a_command_on_the_inventory_ends_in_the_time_that_it_was_given(port: int, words: tuple[str, ...]) -> None:
-    if "replay" in words:
-        words = (*words, "--audit", "/dev/null")
-    uri = f"amqp://user:password@127.0.0.1:{port}"
-    given = ("--pool", "core", "--timeout", "1")
-    done = await run("poison", *words, *given, timeout=SHORT, OSRDYNE_OPERATOR_URI=uri)
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
+@dataclass(frozen=True)
+class Waits:
+    """A command on a peer. In its words, `at/` is the folder of the test with the files that name the peer."""
+
+    words: str
+    #: Seconds that it is given.
+    seconds: float = SHORT
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+#: `PORT` is the peer's. PostgreSQL's library takes no less than two seconds.
+AMQP = "amqp://user:password@127.0.0.1:PORT/v"
+POSTGRESQL = "postgresql://user:password@127.0.0.1:PORT/d?connect_timeout=2"
+BROKER = {"OSRDYNE_CLIENT_URI": AMQP, "OSRDYNE_OPERATOR_URI": AMQP, "OSRDYNE_EVENTS_URI": AMQP}
+INVENTORY, SETTINGS = "--pool core --timeout 1 --audit at/audit", "--settings at/settings.toml"
+DATABASE = "--database-file at/database"
+WAITS = {
+    "call": Waits("42 --pool core --timeout 1", variables=BROKER),
+    # Its folder becomes that of the process, which another test has.
+    "dev": Waits("at/worker.py --settings at/settings.toml"),
+    "lint": Waits(f"{SETTINGS} --live"),
+    "pool apply": Waits(SETTINGS),
+    "pool diff": Waits(SETTINGS),
+    "pool remove": Waits(SETTINGS),
+    "status": Waits("--url http://127.0.0.1:PORT"),
+    "poison list": Waits("--pool core --timeout 1", variables=BROKER),
+    "poison show": Waits("1 --pool core --timeout 1", variables=BROKER),
+    "poison replay": Waits(f"--all --yes {INVENTORY}", variables=BROKER),
+    "poison bury": Waits(f"1 {INVENTORY}", variables=BROKER),
+    "jobs cancel": Waits(f"1 {DATABASE}", seconds=2.0),
+    "jobs create": Waits(f"routes r {{}} --types {__name__}:TYPES {DATABASE}", seconds=2.0),
+    "jobs delete": Waits(f"1 {DATABASE}", seconds=2.0),
+    "jobs list": Waits(DATABASE, seconds=2.0),
+    "jobs migrate": Waits(DATABASE, seconds=2.0),
+    "jobs prepare-database": Waits(f"--admin-file at/admin --owner-file at/owner {DATABASE}", seconds=2.0),
+    "jobs redo": Waits(f"1 {DATABASE}", seconds=2.0),
+    "jobs restored": Waits(DATABASE, seconds=2.0),
+    "jobs show": Waits(f"1 {DATABASE}", seconds=2.0),
+    "pipeline ingest": Waits("--pool core --lake at/lake --engine duckdb", variables=BROKER),
+}
+
+
+@pytest.fixture
+def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of a pool, whose broker and database are the peer of the test."""
+    port = request.getfixturevalue("port" if "port" in request.fixturenames else "silent")
+    monkeypatch.chdir(tmp_path)
+    amqp, database = AMQP.replace("PORT", str(port)), POSTGRESQL.replace("PORT", str(port))
+    http = f"http://user:password@127.0.0.1:{port}"
+    tables = {
+        "pool": {"name": "core"},
+        "broker": {"amqp_uri": amqp, "management_uri": http, "timeout": SHORT},
+        "driver": {
+            "kind": "subprocess",
+            "state_directory": str(tmp_path / "state"),
+            "worker_amqp_uri": amqp,
+            "template": {"command": [sys.executable, "worker.py"]},
+        },
+    }
+    texts = {
+        "settings.toml": to_toml(tables),
+        "worker.py": "",
+        "access.toml": f'[clients.worker]\ntoken_sha256 = "{"0" * 64}"\n',
+        "relay.toml": to_toml(
+            {
+                "relay": {
+                    "redis": {"url": f"redis://127.0.0.1:{port}"},
+                    "serve": {"port": 0, "access_file": str(tmp_path / "access.toml"), "plain_http": True},
+                }
+            }
+        ),
+        "database": database,
+        "owner": database.replace("user", "owner"),
+        "admin": database.replace("user", "admin"),
+    }
+    for name, text in texts.items():
+        file = tmp_path / name
+        file.write_text(text)
+        file.chmod(0o600)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", WAITS)
+async def test_a_command_ends_in_the_time_that_it_was_given(
+    command: str, port: int, at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # These two have no option for it.
+    monkeypatch.setattr(status, "TIMEOUT_SECONDS", SHORT)
+    monkeypatch.setattr(consumer, "CONNECT_SECONDS", SHORT)
+    waits = WAITS[command]
+    words = waits.words.replace("at/", f"{at}/").replace("PORT", str(port)).split()
+    variables = {name: value.replace("PORT", str(port)) for name, value in waits.variables.items()}
+
+    done = await run(*command.split(), *words, timeout=waits.seconds, **variables)
+
+    assert done.code == 2, done
+    assert "127.0.0.1" in done.line
     assert "password" not in done.err
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "words", [("list",), ("show", "1"), ("cancel", "1"), ("delete", "1"), ("redo", "1"), ("migrate",)]
-)
-async def test_a_command_on_jobs_ends_when_the_database_may_not_take_longer(port: int, words: tuple[str, ...]) -> None:
-    address = f"postgresql://user:password@127.0.0.1:{port}/jobs"
-    done = await run("jobs", *words, timeout=10.0, OSRDYNE_JOBS_DATABASE=address)
-    assert done.code == 2
-    assert "password" not in done.err
+# --- programs that wait -------------------------------------------------------------------------------------------
+
+WORKER = "from osrdyne_worker import run; run(print, grace=0)"
+JOB_WORKER = """
+import pathlib
+from osrdyne_jobs import JobType, JobWorker
+JobWorker(pathlib.Path("database").read_text(), {JobType("routes"): print}).run(grace=0)
+"""
+RELAY_WORKER = """
+from osrdyne_relay.worker import RelayWorker
+RelayWorker("http://127.0.0.1:PORT", "maps/LAX", print, token="t", grace=0.0).run()
+"""
+#: By name: the words of its command line, or its program, and for how long it ends what is under way, in seconds.
+PROGRAMS: dict[str, tuple[str, float]] = {
+    "daemon": ("daemon --settings settings.toml", 0.0),
+    "jobs redo": ("jobs redo --pool core --database-file database", STOP_SECONDS),
+    "jobs serve": ("jobs serve --port 0 --pool core --database-file database", STOP_SECONDS),
+    "relay serve": ("relay serve --settings relay.toml", 0.0),
+    "pipeline ingest": ("pipeline ingest --pool core --lake lake --engine duckdb --follow", LAST_SECONDS),
+    "osrdyne_worker.run": (WORKER, 0.0),
+    "osrdyne_jobs.JobWorker": (JOB_WORKER, STOP_SECONDS),
+    "osrdyne_relay.worker.RelayWorker": (RELAY_WORKER, LAST_ANSWERS_SECONDS),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_a_program_that_waits_for_a_silent_peer_ends_when_it_is_asked_to(
+    name: str, silent: int, at: Path, request: pytest.FixtureRequest
+) -> None:
+    text, seconds = PROGRAMS[name]
+    program = [str(steps.BIN / "osrdyne"), *text.split()] if text.startswith(name) else [sys.executable, "-c", text]
+    amqp = AMQP.replace("PORT", str(silent))
+    key = WorkerEnvironment("w", "42", "core", "core-req-42", "core-activity", amqp).to_environ()
+    variables = dict.fromkeys(BROKER, amqp) | key | {"PATH": os.environ["PATH"]}
+    with (at / "log").open("w") as log:
+        process = subprocess.Popen(  # noqa: ASYNC220
+            [word.replace("PORT", str(silent)) for word in program], cwd=at, env=variables, stdout=log, stderr=log
+        )
+    request.addfinalizer(process.wait)
+    request.addfinalizer(process.kill)
+
+    def waits() -> bool:
+        assert process.poll() is None, (at / "log").read_text()
+        return hears(process.pid) and is_connected(process.pid, silent)
+
+    await until_in_thread(waits)
+    process.send_signal(signal.SIGTERM)
+    await in_time(asyncio.to_thread(process.wait), seconds)
+    assert process.returncode == 0, (at / "log").read_text()
+    assert "password" not in (at / "log").read_text()
+
+
+def is_connected(process: int, port: int) -> bool:
+    connections = psutil.Process(process).net_connections("tcp4")
+    return port in [one.raddr.port for one in connections if len(one.raddr)]
+
+
+def test_each_command_has_a_test_of_its_waits_or_is_alone() -> None:
+    assert {*every_wait.COMMANDS} & {*every_wait.COMMANDS_ALONE} == set()
+    assert {*every_wait.COMMANDS, *every_wait.COMMANDS_ALONE} == {*COMMANDS}
+    assert {name for name, test in every_wait.COMMANDS.items() if test == every_wait.COMMAND} == {*WAITS}
+    assert [test for test in every_wait.COMMANDS.values() if not named_tests.exists(test)] == []
 
 
 # --- the relay ----------------------------------------------------------------------------------------------------
@@ -108,3 +278,76 @@ async def test_a_client_of_jobs_ends_in_its_time(port: int) -> None:
     with pytest.raises(NotRegistered):
         await in_time(asyncio.to_thread(jobs.submit, "t", "LAX", {}), 2.0)
     await in_time(asyncio.to_thread(jobs.close), 0.0)
+
+
+# --- all of them --------------------------------------------------------------------------------------------------
+
+
+def test_each_public_method_has_a_test_of_its_waits_or_is_alone() -> None:
+    known = {*every_wait.METHODS, *every_wait.METHODS_ALONE}
+    found = every_wait.public(*every_wait.LIBRARIES)
+
+    assert {name for name in found if not {name, name.rpartition(".")[0]} & known} == set()
+    assert {name for name in known if not any(f"{other}.".startswith(f"{name}.") for other in found)} == set()
+    assert [test for test in every_wait.METHODS.values() if not named_tests.exists(test)] == []
+
+
+#: By class: what makes one whose peer says nothing.
+CLOSING: dict[str, Callable[[int], Any]] = {
+    "osrdyne_client.AsyncClient": lambda port: AsyncClient(f"amqp://127.0.0.1:{port}", "core"),
+    "osrdyne_client.Client": lambda port: Client(f"amqp://127.0.0.1:{port}", "core"),
+    "osrdyne_jobs.AsyncJobClient": lambda port: AsyncJobClient(
+        f"postgresql://u@127.0.0.1:{port}/jobs", TYPES, timeout=2.0
+    ),
+    "osrdyne_jobs.JobClient": lambda port: JobClient(f"postgresql://u@127.0.0.1:{port}/jobs", TYPES, timeout=2.0),
+    "osrdyne_relay.Relay": lambda port: Relay(
+        RelaySettings.from_mapping({"redis": {"url": f"redis://127.0.0.1:{port}"}})
+    ),
+    "osrdyne_relay.client.AsyncRelayClient": lambda port: AsyncRelayClient(f"http://127.0.0.1:{port}", token="t"),
+    "osrdyne_relay.client.RelayClient": lambda port: RelayClient(f"http://127.0.0.1:{port}", token="t"),
+}
+#: What each is doing when it is closed: it waits for its peer.
+ASKS: dict[str, Callable[[Any], Any]] = {
+    "osrdyne_client.AsyncClient": lambda client: client.open(),
+    "osrdyne_client.Client": lambda client: client.open(),
+    "osrdyne_jobs.AsyncJobClient": lambda jobs: jobs.submit("routes", "r", {}),
+    "osrdyne_jobs.JobClient": lambda jobs: jobs.submit("routes", "r", {}),
+    "osrdyne_relay.Relay": lambda relay: relay.queue_and_wait("e", b""),
+    "osrdyne_relay.client.AsyncRelayClient": lambda client: client.call("e", b"", timeout=SHORT),
+    "osrdyne_relay.client.RelayClient": lambda client: client.call("e", b"", timeout=SHORT),
+}
+#: Classes whose end another test has, and the test.
+CLOSED_ELSEWHERE = {
+    "osrdyne_amqp.Channel": every_wait.CHANNEL,
+    "osrdyne_amqp.Connection": every_wait.CHANNEL,
+    "osrdyne_jobs.JobWorker": every_wait.METHODS["osrdyne_jobs.JobWorker.close"],
+}
+#: Those whose end asks nothing of a peer: `every_wait.METHODS_ALONE` says why.
+CLOSED_ALONE = {"osrdyne_relay.Call", "osrdyne_relay.Response", "osrdyne_relay.client.BlockingResponse"}
+
+
+@pytest.mark.parametrize("name", CLOSING)
+async def test_every_close_takes_a_second_at_most(name: str, silent: int) -> None:
+    thing = CLOSING[name](silent)
+    if name in ("osrdyne_relay.Relay", "osrdyne_relay.client.AsyncRelayClient"):
+        await thing.__aenter__()
+    asks = ASKS[name]
+    is_async = hasattr(thing, "__aexit__")
+    asking = asyncio.ensure_future(asks(thing)) if is_async else asyncio.ensure_future(asyncio.to_thread(asks, thing))
+    await until_in_thread(lambda: is_connected(os.getpid(), silent))
+
+    await in_time(thing.__aexit__(None, None, None) if is_async else asyncio.to_thread(thing.close), 0.0)
+
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+def test_each_public_class_with_an_end_has_a_test_of_it() -> None:
+    found = {name.rpartition(".")[0] for name in every_wait.public(*every_wait.LIBRARIES) if ends(name)}
+
+    assert found == {*CLOSING, *CLOSED_ELSEWHERE, *CLOSED_ALONE}
+    assert [test for test in CLOSED_ELSEWHERE.values() if not named_tests.exists(test)] == []
+
+
+def ends(name: str) -> bool:
+    return name.rpartition(".")[2] in ("close", "__aexit__", "__exit__")

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
@@ -234,7 +235,8 @@ def _run(place: _Place, work: Callable[[Inventory], Awaitable[T]]) -> T:
         except TimeoutError:
             if not bound.expired():
                 raise
-            said = f"the broker did not do it all within {place.timeout:g} s (--timeout)"
+            where = urlsplit(place.uri).netloc.rpartition("@")[2]
+            said = f"the broker at {where} did not do it all within {place.timeout:g} s (--timeout)"
             raise CannotAsk(f"{said}; what is not done stays in the inventory: try again") from None
 
     return asyncio.run(run())

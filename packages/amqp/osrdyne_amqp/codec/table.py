@@ -169,6 +169,11 @@ def read_table(  # noqa: C901 - one loop: a call for each field would cost as mu
                     value = value.decode()
                 except UnicodeDecodeError:
                     value = BinaryText(value)
+            elif kind == 108:  # 'l': times in milliseconds, of which each request has two
+                (value,) = _I64.unpack_from(data, at)
+                at += 8
+                if -0x80000000 <= value <= 0x7FFFFFFF:
+                    value = SmallInt64(value)
             elif room is not None and kind in _NESTED:
                 value, at, room = _read_within(data, at, kind, room)
             else:

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from math import isfinite
 from struct import Struct
 from typing import Any
@@ -37,10 +38,7 @@ def _write_fields(pieces: list[bytes], table: Mapping[Any, Any]) -> None:
             rest.append(value.wire)
             continue
         try:
-            raw = _name(name)
-            if len(raw) > 255:
-                raise Unencodable(f"a header name has {len(raw)} bytes; AMQP allows 255")
-            pieces.append(bytes((len(raw),)) + raw)
+            pieces.append(_name(name))
             writer = _WRITERS.get(type(value))
             if writer is None:
                 writer = _writer_of_subclass(value)
@@ -52,12 +50,18 @@ def _write_fields(pieces: list[bytes], table: Mapping[Any, Any]) -> None:
     pieces.extend(rest)
 
 
+@lru_cache(1000)
 def _name(name: object) -> bytes:
+    """Return a name's bytes, size first. Programs write the same few names again and again."""
     if isinstance(name, str):
-        return name.encode()
-    if isinstance(name, bytes):
-        return name
-    raise Unencodable(f"a header name must be text, not {type(name).__name__}")
+        raw = name.encode()
+    elif isinstance(name, bytes):
+        raw = name
+    else:
+        raise Unencodable(f"a header name must be text, not {type(name).__name__}")
+    if len(raw) > 255:
+        raise Unencodable(f"a header name has {len(raw)} bytes; AMQP allows 255")
+    return bytes((len(raw),)) + raw
 
 
 def _why(error: Exception) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_client import Client
 from osrdyne_jobs import processes, waiting
 from osrdyne_jobs.commands import types
@@ -67,6 +68,7 @@ def command(
                 lambda stop: serve(engine, host=host, port=port, token=secret, types=known, client=caster, stop=stop)
             ),
             "osrdyne jobs serve",
+            2 * CLOSE_SECONDS,  # the client's end has one of them
         )
 
 

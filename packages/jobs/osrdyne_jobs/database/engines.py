@@ -6,6 +6,7 @@ PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for o
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -276,6 +277,23 @@ def newest_version() -> str:
 def reason(error: SQLAlchemyError) -> str:
     """Return why a statement failed, in the driver's own words: SQLAlchemy's text has the statement with its values."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+#: How PostgreSQL and PgBouncer refuse a log-in. The library that connects to them passes on no codes, so a server that
+#: speaks another language is waited for.
+_REFUSALS = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in"
+    r'|(role|database) ".*" does not exist|permission denied for database|no such (user|database)'
+)
+
+
+def refusal(error: OperationalError) -> str | None:
+    """Return with which words PostgreSQL refused a log-in; None where it is away or has no place, which may pass.
+
+    Of several hosts it is enough that one refuses: all have the same users.
+    """
+    lines = str(error.orig).splitlines()
+    return next((line.strip() for line in lines if _REFUSALS.search(line)), None)
 
 
 def place(engine: Engine) -> str:

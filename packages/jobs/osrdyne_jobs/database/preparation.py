@@ -67,7 +67,7 @@ def prepare(admin: str, owner: str, database: str) -> list[str]:
     """
     who, owns, uses = _checked(admin, owner, database)
     changed: list[str] = []
-    with _errors(f"user {who.user}"), _connected(who) as server:
+    with _errors(who), _connected(who) as server:
         # Until this connection ends. Others of the same administrator wait.
         server.execute("SELECT pg_advisory_lock(hashtext('osrdyne_jobs'))")
         _check_version(server)
@@ -77,7 +77,7 @@ def prepare(admin: str, owner: str, database: str) -> list[str]:
         for address in (owns, uses):
             changed += _password(server, address)
             if address is owns:
-                with _errors(f"user {address.user}"), _connected(address) as own:
+                with _errors(address), _connected(address) as own:
                     changed += _rights(own, uses)
     return changed
 
@@ -85,7 +85,7 @@ def prepare(admin: str, owner: str, database: str) -> list[str]:
 def roles_in_use(admin: str, *roles: str) -> list[str]:
     """Return those of the roles that exist and may log in. Raises NotPrepared."""
     who = Address.of(admin, "the administrator")
-    with _errors(f"user {who.user}"), _connected(who) as server:
+    with _errors(who), _connected(who) as server:
         found = server.execute("SELECT rolname FROM pg_roles WHERE rolcanlogin AND rolname = ANY(%s)", [list(roles)])
         return sorted(name for (name,) in found.fetchall())
 
@@ -93,7 +93,7 @@ def roles_in_use(admin: str, *roles: str) -> list[str]:
 def retire(admin: str, *roles: str) -> None:
     """Let roles no longer log in. Their database stays, with its jobs. Raises NotPrepared."""
     who = Address.of(admin, "the administrator")
-    with _errors(f"user {who.user}"):
+    with _errors(who):
         used = roles_in_use(admin, *roles)
         with _connected(who) as server:
             for role in used:
@@ -125,13 +125,14 @@ def _connected(address: Address) -> Iterator[psycopg.Connection[Any]]:
 
 
 @contextmanager
-def _errors(who: str) -> Iterator[None]:
+def _errors(who: Address) -> Iterator[None]:
     """Word what the server refuses; its own text has no password."""
     try:
         yield
     except psycopg.Error as error:
         text = str(error).strip().partition("\n")[0]
-        raise NotPrepared(f"PostgreSQL refused {who}: {text}") from None
+        where = f"{who.parameters.get('host', 'localhost')}:{who.parameters.get('port', 5432)}"
+        raise NotPrepared(f"PostgreSQL at {where} cannot be used as user {who.user}: {text}") from None
 
 
 def _check_version(server: psycopg.Connection[Any]) -> None:
@@ -189,7 +190,7 @@ def _password(server: psycopg.Connection[Any], address: Address) -> list[str]:
     except psycopg.OperationalError:
         name = sql.Identifier(address.user)
         server.execute(sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(name, _verifier(server, address)))
-    with _errors(f"user {address.user}"), _connected(address):
+    with _errors(address), _connected(address):
         return [f"the password of role {address.user} was set"]
 
 

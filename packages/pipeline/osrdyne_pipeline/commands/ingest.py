@@ -15,6 +15,7 @@ from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.ingest import Ingested, IngestRules
+from osrdyne_pipeline.source import consumer
 from osrdyne_pipeline.source.options import ERROR, RECORD
 from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_runtime.console.output import CannotAsk, complain, print_json
@@ -95,10 +96,15 @@ def command(
 
 
 def _stopping(follow: bool) -> Event:
-    """Return what is set when somebody wants the end; what is begun is finished first."""
+    """Return what is set when a person wants the end; what is begun is finished first, while the broker answers."""
     stop = Event()
+
+    def on_signal(*_: object) -> None:
+        stop.set()
+        consumer.hurry()
+
     for number in (signal.SIGINT, signal.SIGTERM) if follow else ():
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, on_signal)
     return stop
 
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import pika
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
@@ -51,8 +52,10 @@ OF_EVENTS = (
 #: Messages handed on at once, and after how many bytes of their bodies and headers fewer are.
 BATCH = 8192
 BATCH_BYTES = 16_000_000
-#: Seconds without an answer after which a broker is given up.
-PATIENCE = 60.0
+#: Seconds without an answer after which a broker is given up: at the connection, later, and once the run is to end.
+CONNECT_SECONDS, PATIENCE, LAST_SECONDS = 10.0, 60.0, 5.0
+#: Seconds for the end of a connection.
+CLOSE_SECONDS = 1.0
 #: Seconds that the first delivery may take, and between two questions meanwhile.
 FIRST_DELIVERY, ASK_AGAIN = 0.5, 0.05
 #: Seconds between heartbeats: long, because they are not answered while Spark is busy with a batch.
@@ -65,6 +68,16 @@ _NOT_DECODED = re.compile(
     r"Stream connection lost: "
     r"(?:(?:Value|Overflow|Unicode\w+|Recursion|Index|Key|Type|Attribute)Error|error|Invalid\w+)\("
 )
+
+
+#: Those of this process.
+_readings: WeakSet[Reading] = WeakSet()
+
+
+def hurry() -> None:
+    """Give brokers up that say nothing for `LAST_SECONDS`, since this run is to end. For handlers of signals, too."""
+    for reading in list(_readings):
+        reading.hurry()
 
 
 class StreamMessage(NamedTuple):
@@ -116,6 +129,13 @@ class Reading:
         )
         self._channel: Any = None
         self._watch: Any = None
+        self._patience = PATIENCE
+        _readings.add(self)
+
+    def hurry(self) -> None:
+        """Look from now on whether the broker says something within `LAST_SECONDS`."""
+        self._patience = LAST_SECONDS
+        self._connection.ioloop.add_callback_threadsafe(self._look)
 
     def batches(self, size: int) -> Iterator[list[StreamMessage]]:
         """Give the messages in order, about `size` at a time. Raises `SourceError` behind those that came."""
@@ -134,15 +154,20 @@ class Reading:
     def _turn(self) -> None:
         """Let the connection work until there is enough to hand on, or nothing more."""
         self._seen_at_check = -1
-        self._watch = self._connection.ioloop.call_later(PATIENCE, self._check)
+        self._watch = self._connection.ioloop.call_later(self._patience, self._check)
         self._connection.ioloop.start()
         self._connection.ioloop.remove_timeout(self._watch)
 
     def _check(self) -> None:
         if self._seen == self._seen_at_check:
-            self._fail(f"the broker has not answered for {PATIENCE:g} s", BrokerAway)
+            self._fail(f"the broker has not answered for {self._patience:g} s", BrokerAway)
+        self._look()
+
+    def _look(self) -> None:
+        if self._watch is not None:
+            self._connection.ioloop.remove_timeout(self._watch)
         self._seen_at_check = self._seen
-        self._watch = self._connection.ioloop.call_later(PATIENCE, self._check)
+        self._watch = self._connection.ioloop.call_later(self._patience, self._check)
 
     def _opened(self, channel: Any) -> None:
         self._channel = channel
@@ -224,9 +249,10 @@ class Reading:
 
     def _close(self) -> None:
         self._done = True
+        _readings.discard(self)
         if self._connection.is_open:
             self._connection.close()
-            self._connection.ioloop.call_later(PATIENCE, self._connection.ioloop.stop)
+            self._connection.ioloop.call_later(CLOSE_SECONDS, self._connection.ioloop.stop)
             self._connection.ioloop.start()
         self._connection.ioloop.close()
 
@@ -243,7 +269,7 @@ def _parameters(uri: str) -> tuple[str, Any]:
         where += parameters.virtual_host
     except Exception:  # noqa: BLE001 -- whatever it says, it may hold the address
         raise SourceError("the broker's address has an option that cannot be read; see pika's URLParameters") from None
-    parameters.heartbeat = HEARTBEAT
+    parameters.heartbeat, parameters.stack_timeout = HEARTBEAT, CONNECT_SECONDS
     parameters.client_properties = {"connection_name": "osrdyne-pipeline"}
     return f"{where} (user {parameters.credentials.username})", parameters
 

@@ -1,0 +1,44 @@
+"""What a program asks of a node whose Redis stands still ends in time, in the midst of what it did before."""
+
+from __future__ import annotations
+
+import asyncio
+
+from osrdyne_relay import Answer, RedisAway, Relay, RelayError
+from testbed.redis import RedisServer
+from tests.relay.nodes import settings
+from tests.unit.runtime.test_silent_peers import SHORT, in_time
+
+#: Seconds in which a transaction is tried again, beside the time of one answer.
+RETRIES = 2.0
+
+
+async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(private_redis: RedisServer) -> None:
+    redis = {"answer_timeout": SHORT, "connect_timeout": SHORT}
+    node = settings(private_redis, redis=redis, timings={"retry_for": RETRIES, "response_stays": 60.0})
+    async with Relay(node) as near, Relay(node) as far:
+        calls = [near.start("e", b"before", timeout=60.0) for _ in range(5)]
+        held = [await far.dequeue("e") for _ in range(5)]
+        private_redis.stand_still()
+        assert all(held)
+        first, second, third, fourth = (request for request in held[:4] if request is not None)
+        asked = (
+            near.queue_and_wait("e", b"", timeout=SHORT),
+            near.polled("e"),
+            near.ask_redis(),
+            far.dequeue("e", wait=SHORT),
+            far.apply_response(first.id, b"answer"),
+            second.apply(Answer(b"answer")),
+            third.fail("it broke"),
+            fourth.give_back(),
+            calls[4].cancel(),
+        )
+
+        found = await in_time(asyncio.gather(*asked, return_exceptions=True), RETRIES + 2 * SHORT)
+
+        assert [answer for answer in found if not isinstance(answer, RelayError | None)] == []
+        assert sum(isinstance(answer, RedisAway) for answer in found) >= 4
+        await in_time(asyncio.gather(near.close(), far.close()), 0.0)
+        await in_time(asyncio.gather(*(call.response() for call in calls), return_exceptions=True), 0.0)
+        await in_time(asyncio.gather(*(call.ended() for call in calls)), 0.0)
+        private_redis.go_on()
