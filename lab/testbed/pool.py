@@ -174,6 +174,7 @@ class DaemonProcess:
                     "stop_delay",
                     "message_ttl",
                     "orphan_ttl",
+                    "delivery_limit",
                     "consumer_timeout",
                     "keys",
                     "start_failures",
