@@ -45,7 +45,7 @@ class Place:
         bench = ModelBench(version)
         connection = await bench.open()
         channel = await connection.channel(confirm=True)
-        state = PoolState.of(PoolSettings("core", start_failures=3), asyncio.get_running_loop().time)
+        state = PoolState.of(PoolSettings("core"), asyncio.get_running_loop().time)
         await bench.exchange(state.names.orphan_exchange, "fanout")
         await bench.exchange(state.names.dead_letter_exchange, "fanout")
         for queue in (state.names.orphan_queue, state.names.dead_letter_queue, state.names.request_queue(KEY)):
