@@ -133,6 +133,7 @@ class DaemonSession:
             user=connection.user,
             orphan_ttl_ms=milliseconds(settings.pool.orphan_ttl),
             message_ttl_ms=milliseconds(settings.pool.message_ttl),
+            delivery_limit=settings.pool.delivery_limit,
         )
         activity = ActivityFeed(names.activity_queue, partial(self.connect, "activity"), listener.on_message)
         async with asyncio.TaskGroup() as tasks:

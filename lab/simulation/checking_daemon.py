@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from osrdyne_protocol import events, headers
@@ -11,6 +11,7 @@ from simulation import scenario, virtual_time
 from simulation.findings import Checks, Verdict, name_of
 from simulation.model import Event
 from simulation.model import history as kinds
+from simulation.model.entries import CHANNEL
 from simulation.model.message import Message
 from simulation.scenario import Kind
 from simulation.workers import DIED_AT_WORK
@@ -70,6 +71,9 @@ class DaemonChecks(Checks):
         self._bound_at: dict[str, float] = {}
         #: Keys that a client has ever asked for, and when a worker last took a request of each.
         self._asked_for: set[str | bytes] = set()
+        #: How often workers were sent each request; and how often each session of a daemon gave one back.
+        self._sent_to_workers: Counter[str] = Counter()
+        self._given_back: Counter[tuple[str, int]] = Counter()
         self._active_at: dict[str | bytes, float] = {}
         #: Sessions of daemons until now, each with a new budget, and keys whose queue a daemon has bound.
         self._budgets = 0
@@ -93,6 +97,7 @@ class DaemonChecks(Checks):
             kinds.CONFIRMED: self._confirmed,
             kinds.RETURNED: self._returned,
             kinds.DELIVERED: self._delivered,
+            kinds.REQUEUED: self._requeued,
             kinds.ACKED: self._acked,
             kinds.DEAD_LETTERED: self._left,
             kinds.DECLARED: self._declared,
@@ -111,6 +116,11 @@ class DaemonChecks(Checks):
     def _published(self, event: Event) -> None:
         message = event.message
         assert message is not None
+        said, name = message.headers.get(headers.X_DELIVERED, 0), name_of(message)
+        if said > self._sent_to_workers[name]:
+            self._break(
+                1, f"{event.actor}: workers had {name} {self._sent_to_workers[name]} times, and it counts {said}"
+            )
         if event.place == NAMES.request_exchange:
             if event.actor.startswith("daemon"):
                 self._forwarded(event, message)
@@ -263,8 +273,21 @@ class DaemonChecks(Checks):
     def _delivered(self, event: Event) -> None:
         if event.place.startswith(NAMES.request_queue_prefix):
             self._taken_at[event.place] = event.at
+            if event.message is not None and event.actor.startswith("worker"):
+                self._sent_to_workers[name_of(event.message)] += 1
         elif event.place == NAMES.orphan_queue and event.message is not None:
             self._seen_at[name_of(event.message)] = event.at
+
+    def _requeued(self, event: Event) -> None:
+        # Each time counts towards the delivery limit, as if a worker had failed.
+        if not (event.actor.startswith("daemon") and event.place.startswith(NAMES.request_queue_prefix)):
+            return
+        if event.message is None or event.detail == CHANNEL:
+            return
+        session = ".".join(event.actor.split(".")[:2])
+        self._given_back[session, event.message.id] += 1
+        if self._given_back[session, event.message.id] > 1:
+            self._break(1, f"{event.actor} gave {event.message} back once more")
 
     def _left(self, event: Event) -> None:
         self._left_at[event.place] = event.at

@@ -331,6 +331,21 @@ def _taken_back_and_left() -> list[Patch]:
     return [(taking_back.TakingBack, "take", careless)]
 
 
+def _own_looks_count() -> list[Patch]:
+    return [(taking_back, "taken_by_workers", lambda count, **_: count)]
+
+
+def _own_looks_go_back() -> list[Patch]:
+    async def give_back(self: Any, message: Any, queue: str, delivered: Any, channel: Channel) -> bool:
+        if not delivered(message):
+            return await put_back(self, message, queue, delivered, channel)
+        channel.give_back(message.delivery_tag)
+        return True
+
+    put_back = taking_back.TakingBack._put_back
+    return [*_own_looks_count(), (taking_back.TakingBack, "_put_back", give_back)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -361,6 +376,8 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "what waits for workers that never start is left in its queue": _waiting_left_where_it_is,
     "a worker that had started counts as one that had not": _started_counts_as_not,
     "a request that is taken back is left in its queue, too": _taken_back_and_left,
+    "a look of a session that ended counts as a worker's": _own_looks_count,
+    "the daemon gives back what it takes for a worker's, until the limit": _own_looks_go_back,
     "a worker that died at work waits as if it could not start": _pause_after_a_death_at_work,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,

@@ -184,7 +184,6 @@ def scenario(seed: int) -> Scenario:
         requests = (*requests, *_late_in_the_life_of_a_key(rng, len(requests), fault.at, keys))
     pool = PoolSettings(
         "core",
-        start_failures=3,
         unbind_delay=4.0 if hasty else rng.choice((4.0, 10.0, 25.0)),
         stop_delay=2.0 if hasty else rng.choice((2.0, 5.0, 12.0)),
         message_ttl=90.0,
@@ -362,7 +361,6 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
         rng.choice(("4.0", "4.3")),
         PoolSettings(
             "core",
-            start_failures=3,
             unbind_delay=4.0,
             stop_delay=2.0,
             message_ttl=90.0,
@@ -414,7 +412,6 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
         rng.choice(("4.0", "4.3")),
         PoolSettings(
             "core",
-            start_failures=3,
             unbind_delay=50.0,
             stop_delay=rng.choice((2.0, 5.0)),
             message_ttl=90.0,

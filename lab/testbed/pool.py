@@ -55,7 +55,7 @@ class Pool:
     @classmethod
     def on(cls, broker: Broker, vhost: str, **settings: Any) -> Self:
         """Apply a pool to a vhost. `settings` are those of `PoolSettings`; delays are short by default."""
-        values = {"name": "core", "unbind_delay": 600.0, "stop_delay": 600.0, "start_failures": 3, **settings}
+        values = {"name": "core", "unbind_delay": 600.0, "stop_delay": 600.0, **settings}
         parsed = PoolSettings.from_mapping(values)
         tag = secrets.token_hex(4)
         roles = ("client", "worker", "daemon", "monitor", "operator")
@@ -174,6 +174,7 @@ class DaemonProcess:
                     "stop_delay",
                     "message_ttl",
                     "orphan_ttl",
+                    "delivery_limit",
                     "consumer_timeout",
                     "keys",
                     "start_failures",

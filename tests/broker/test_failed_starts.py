@@ -10,9 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pika
 import pytest
 
 from osrdyne_client import Client, StartFailed
+from osrdyne_pool.topology import request_queue_arguments
 from testbed.command_line import osrdyne
 from testbed.foreign_client import Answer, ForeignClient
 from testbed.pool import DaemonProcess, Pool
@@ -38,6 +40,14 @@ SAID = "FileNotFoundError: [Errno 2] No such file or directory: 'data/XX.json'"
 
 def reason_of(answer: Answer) -> str:
     return str(answer.headers["x-reason"])
+
+
+def kept_in(pool: Pool) -> list[dict[str, Any]]:
+    """Take what is in the poison inventory, and return the headers of each."""
+    with pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost))) as connection:
+        channel = connection.channel()
+        count = channel.queue_declare(pool.names.poison_queue, passive=True).method.message_count
+        return [dict(channel.basic_get(pool.names.poison_queue)[1].headers) for _ in range(count)]
 
 
 def ends_of(daemon: DaemonProcess, key: str) -> list[dict[str, Any]]:
@@ -113,14 +123,49 @@ def test_a_daemon_without_the_right_to_take_requests_answers_new_ones(
     assert daemon.status()["state"] == "leading"
 
 
-def test_a_request_that_kills_workers_that_say_nothing_ends_in_the_poison_inventory(
+@pytest.mark.both_versions
+def test_requests_that_a_daemon_had_in_hand_when_it_ended_are_not_taken_for_a_workers(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool(delivery_limit=2)
+    names, client = pool.names, make_client(pool)
+    with pika.BlockingConnection(pika.URLParameters(pool.uri(pool.users.daemon))) as connection:
+        channel = connection.channel()
+        channel.queue_declare(names.request_queue("XX"), durable=True, arguments=request_queue_arguments("XX"))
+        channel.queue_bind(names.request_queue("XX"), names.request_exchange, "XX")
+    waiting = [client.send("XX", b"waits") for _ in range(2)]
+    for _ in range(2):
+        # As a daemon that is killed in the midst of a look
+        with pika.BlockingConnection(pika.URLParameters(pool.uri(pool.users.daemon))) as connection:
+            channel, in_hand = connection.channel(), set[bytes]()
+            until(
+                lambda channel=channel, in_hand=in_hand: (  # type: ignore[misc]
+                    in_hand.add(channel.basic_get(names.request_queue("XX"))[2]) or len(in_hand - {None}) >= 1
+                ),
+                what="a request in hand",
+            )
+    make_daemon(pool, worker=ENDS_AT_ONCE)
+    assert [answer.status for answer in client.wait(*waiting)] == ["start_failed"] * 2
+    assert pool.depth(names.poison_queue) == 0
+
+
+@pytest.mark.both_versions
+@pytest.mark.parametrize("has_caller", [True, False])
+def test_a_request_that_kills_workers_that_say_nothing_ends_in_the_poison_inventory(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, has_caller: bool
 ) -> None:
     # Given workers that look as if they did not start: they die at the request, and send no events
     pool = make_pool(delivery_limit=3)
     make_daemon(pool, worker=SILENT)
-    assert make_client(pool).ask("42", b"poison").status == "delivery_limit"
+    client = make_client(pool)
+    if has_caller:
+        assert client.ask("42", b"poison").status == "delivery_limit"
+    else:
+        client.send("42", b"poison", reply_to=None)
     until(lambda: pool.depth(pool.names.poison_queue) == 1, what="a copy")
+    (kept,) = kept_in(pool)
+    assert (kept["x-osrdyne-poison-reason"], kept["x-osrdyne-poison-key"]) == ("delivery_limit", "42")
+    assert kept["x-osrdyne-poison-deliveries"] == 6
 
 
 @pytest.mark.parametrize("prefetch", ["1", "8"])

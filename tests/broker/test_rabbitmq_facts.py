@@ -306,6 +306,15 @@ def test_a_lost_channel_counts_as_a_failed_delivery(channel: BlockingChannel) ->
     assert take(channel, "q")[2] == b"marker"
 
 
+def test_a_recover_counts_as_a_failed_delivery_on_4_0_only(channel: BlockingChannel, vhost: Vhost) -> None:
+    declare(channel, "q")
+    publish(channel, b"m")
+    take(channel, "q")
+    channel.basic_recover(requeue=True)
+    count = take(channel, "q")[1].headers.get("x-delivery-count")
+    assert count == (1 if vhost.broker.version == "4.0" else None)
+
+
 # --- publishing a message a second time -------------------------------------------------------------------------------
 
 
@@ -422,6 +431,15 @@ def test_the_deaths_that_a_publisher_writes_are_replaced_by_the_brokers_own(
         assert {properties.headers[f"x-{which}-death-queue"] for which in ("first", "last")} == {"q"}
         assert {properties.headers[f"x-{which}-death-reason"] for which in ("first", "last")} == {"expired"}
         assert [one["queue"] for one in properties.headers["x-death"]] == ["q"]
+
+
+def test_the_first_death_that_a_publisher_writes_arrives_while_the_message_has_not_died(
+    channel: BlockingChannel,
+) -> None:
+    declare(channel, "q")
+    death = {"x-first-death-reason": "delivery_limit", "x-first-death-queue": "core-req-42"}
+    publish(channel, b"", headers=death)
+    assert take(channel, "q")[1].headers == death
 
 
 # --- direct reply-to --------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ _SEEN_BY = {
     "what waits for workers that never start is left in its queue": 59,
     "a worker that had started counts as one that had not": 59,
     "a request that is taken back is left in its queue, too": 31,
+    "a look of a session that ended counts as a worker's": 18033071,
+    "the daemon gives back what it takes for a worker's, until the limit": 18033071,
     "a worker that died at work waits as if it could not start": 88,
     "what goes to one key's queue holds up what goes to all others": 20,
 }

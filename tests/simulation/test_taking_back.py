@@ -1,4 +1,4 @@
-"""What waits for workers that cannot be started becomes orphans again, but for what has to stay in its queue."""
+"""What waits for workers that cannot be started becomes orphans again, and no look of the daemon buries it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from osrdyne.broker.publisher import Publisher
+from osrdyne.failures import dead_letter_rules
 from osrdyne.intake import taking_back
 from osrdyne.intake.taking_back import TakingBack
-from osrdyne.reconcile import group_rules
 from osrdyne.state.pool import PoolState
 from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.errors import BrokerError
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events, headers
 from simulation import virtual_time
@@ -44,18 +45,24 @@ class Place:
         bench = ModelBench(version)
         connection = await bench.open()
         channel = await connection.channel(confirm=True)
-        state = PoolState.of(PoolSettings("core", start_failures=3), asyncio.get_running_loop().time)
+        state = PoolState.of(PoolSettings("core"), asyncio.get_running_loop().time)
         await bench.exchange(state.names.orphan_exchange, "fanout")
-        for queue in (state.names.orphan_queue, state.names.request_queue(KEY)):
+        await bench.exchange(state.names.dead_letter_exchange, "fanout")
+        for queue in (state.names.orphan_queue, state.names.dead_letter_queue, state.names.request_queue(KEY)):
             await channel.declare_queue(queue, arguments=QUORUM)
         await channel.bind_queue(state.names.orphan_queue, state.names.orphan_exchange, "")
-        publisher = Publisher(connection, timeout=5.0)
-        taking = TakingBack(
-            state=state, publisher=publisher, user="admin", orphan_ttl_ms=600_000, message_ttl_ms=1_800_000
-        )
-        self = cls(bench, connection, channel, state, taking)
+        await channel.bind_queue(state.names.dead_letter_queue, state.names.dead_letter_exchange, "")
+        self = cls(bench, connection, channel, state, taking_back_of(state, connection))
         self.fail(3)
         return self
+
+    async def begin_session(self) -> None:
+        """Let the daemon's session end, and another begin, in which starts have failed again."""
+        self.connection = await self.bench.open()
+        self.channel = await self.connection.channel(confirm=True)
+        self.taking = taking_back_of(self.state, self.connection)
+        self.state.groups.attempts.clear()
+        self.fail(3)
 
     @property
     def queue(self) -> str:
@@ -71,8 +78,28 @@ class Place:
             properties = Properties(reply_to=reply_to, headers=given)
             await self.channel.publish("", self.queue, body.encode(), properties)
 
-    async def take(self) -> int:
+    async def take(self) -> bool:
         return await self.taking.take(KEY, await self.connection.channel())
+
+    async def lose_a_look(self) -> None:
+        """Let the daemon's connection end while it has requests in hand."""
+        self.bench.broker.confirming = Confirming(delay=Range(1.0, 1.0), multiple=0.0)
+        took = asyncio.ensure_future(self.take())
+        await asyncio.sleep(0.5)
+        await self.connection.close()
+        with pytest.raises(BrokerError):
+            await took
+        self.bench.broker.confirming = Confirming()
+
+    async def start_again(self) -> None:
+        """Let the row of failed starts end, and forward its orphans to their queue."""
+        self.state.groups.attempts.clear()
+        for orphan in await self.all_of(self.state.names.orphan_queue, acknowledged=True):
+            await self.channel.publish("", self.queue, orphan.body, orphan.properties)
+
+    def given_back(self) -> int:
+        """Return how often the daemon gave a request back."""
+        return sum(one.kind == "requeued" and one.detail == "nack" for one in self.bench.broker.history)
 
     async def crash(self, times: int) -> None:
         """Let so many workers that say nothing serve requests, until one crashes them."""
@@ -82,16 +109,31 @@ class Place:
                 inbox.channel.ack(request.delivery_tag)
             await inbox.channel.close()
 
-    async def all_of(self, queue: str) -> list[Message]:
+    async def all_of(self, queue: str, *, acknowledged: bool = False) -> list[Message]:
         """Take what is ready in a queue."""
         ready = (await self.channel.declare_queue(queue, passive=True)).ready
         inbox = await Inbox.of(self.connection, queue, prefetch=100)
-        return [await inbox.take() for _ in range(ready)]
+        return [await (inbox.take() if acknowledged else inbox.get()) for _ in range(ready)]
 
     async def bodies(self) -> tuple[list[str], list[str]]:
         """Take all; return what are orphans now, and what stayed."""
         orphans, stayed = await self.all_of(self.state.names.orphan_queue), await self.all_of(self.queue)
         return [one.body.decode() for one in orphans], [one.body.decode() for one in stayed]
+
+
+def taking_back_of(state: PoolState, connection: Connection) -> TakingBack:
+    return TakingBack(
+        state=state,
+        publisher=Publisher(connection, timeout=5.0),
+        user="admin",
+        orphan_ttl_ms=600_000,
+        message_ttl_ms=1_800_000,
+        delivery_limit=5,
+    )
+
+
+def delivered_of(message: Message) -> object:
+    return (message.properties.headers or {}).get(headers.X_DELIVERED)
 
 
 def run(version: Version, program: Callable[[Place], Coroutine[Any, Any, Any]]) -> Any:
@@ -106,7 +148,7 @@ def test_all_that_have_a_caller_become_orphans_in_their_order(version: Version) 
     async def program(place: Place) -> None:
         names = [str(number) for number in range(50)]
         await place.put(*names)
-        assert await place.take() == -1
+        assert not await place.take()
         orphans, stayed = await place.bodies()
         assert (sorted(orphans, key=int), stayed) == (names, [])
 
@@ -175,7 +217,7 @@ def test_the_first_copy_that_fails_ends_it_and_nothing_is_lost(version: Version)
         assert took.done(), "it goes on for ever"
         tries = [one for one in place.bench.broker.history if one.kind == "nacked"]
         assert len(tries) <= 2
-        assert took.result() == -1
+        assert not took.result()
         orphans, stayed = await place.bodies()
         assert (orphans, sorted(stayed)) == ([], list("abcdef"))
 
@@ -183,58 +225,120 @@ def test_the_first_copy_that_fails_ends_it_and_nothing_is_lost(version: Version)
 
 
 @BOTH
-def test_what_a_silent_worker_took_stays_and_shows_that_workers_start(version: Version) -> None:
+def test_requests_of_which_a_copy_failed_go_back_once_in_the_time_that_they_may_wait(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put(*"abcdef")
+        await place.bench.policy("full", "^core-orphan$", "queues", max_length=0, overflow="reject-publish")
+        for _ in range(10):
+            await asyncio.wait_for(place.take(), 60.0)
+        assert 0 < place.given_back() <= 2
+        await place.bench.no_policy("full")
+        await asyncio.sleep(1800.0)
+        place.fail(1)
+        await place.take()
+        assert (await place.bodies())[1] == []
+
+    run(version, program)
+
+
+@BOTH
+def test_no_request_is_taken_in_an_alarm(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("a")
+        place.state.counts.alarm = "disk"
+        assert not await place.take()
+        assert (await place.channel.declare_queue(place.queue, passive=True)).ready == 1
+
+    run(version, program)
+
+
+@BOTH
+def test_a_look_whose_session_ended_is_not_taken_for_a_worker(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("first", "second", "third")
+        for _ in range(2):
+            await place.lose_a_look()
+            await place.begin_session()
+        assert not await place.take()
+        orphans = await place.all_of(place.state.names.orphan_queue)
+        # Copies that were confirmed right before a session ended are there twice
+        assert {orphan.body for orphan in orphans} == {b"first", b"second", b"third"}
+        assert {delivered_of(orphan) for orphan in orphans} == {None}
+        assert (await place.all_of(place.queue), place.given_back()) == ([], 0)
+
+    run(version, program)
+
+
+@BOTH
+def test_what_a_silent_worker_took_shows_that_workers_start_and_carries_its_count(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put("poison", "behind", "last")
         await place.crash(3)
-        delivered = await place.take()
-        assert delivered == 3
-        attempts = place.state.groups.attempts
-        attempts[KEY] = group_rules.after_delivery(attempts[KEY], delivered)
-        assert place.state.refused_until(KEY) is None
-        # And each row of starts in which it is taken again shows it again
-        place.fail(3)
-        await place.crash(3)
-        delivered = await place.take()
-        assert delivered > 3
-        orphans, stayed = await place.bodies()
-        assert (orphans, "poison" in stayed) == ([], True)
+        assert await place.take()
+        orphans = {one.body: delivered_of(one) for one in await place.all_of(place.state.names.orphan_queue)}
+        assert orphans[b"poison"] == 3
+        # The rest stays for the next start, and nothing was given back
+        assert (await place.channel.declare_queue(place.queue, passive=True)).ready == 3 - len(orphans)
+        assert place.given_back() == 0
 
     run(version, program)
 
 
 @BOTH
-def test_what_a_silent_worker_took_less_often_than_another_before_stays_too(version: Version) -> None:
+@pytest.mark.parametrize("reply_to", [A_CALLER, None])
+def test_what_kills_silent_workers_becomes_a_dead_letter_by_the_count_of_all_its_queues(
+    version: Version, reply_to: str | None
+) -> None:
     async def program(place: Place) -> None:
-        await place.put("poison")
+        await place.put("poison", reply_to=reply_to)
         await place.crash(3)
-        attempts = place.state.groups.attempts
-        attempts[KEY] = group_rules.after_delivery(attempts[KEY], await place.take())
-        # It ends at the delivery limit, and another crashes a worker of the next row
-        inbox = await Inbox.of(place.connection, place.queue, prefetch=1)
-        assert (await inbox.take()).body == b"poison"
-        await inbox.channel.close()
-        await place.put("poison")
+        assert await place.take()
+        await place.start_again()
         place.fail(3)
-        await place.crash(1)
-        assert await place.take() == 1
-        assert (await place.bodies())[0] == []
+        await place.crash(3)
+        assert await place.take()
+        assert await place.bodies() == ([], [])
+        (letter,) = await place.all_of(place.state.names.dead_letter_queue)
+        verdict = dead_letter_rules.decide(letter, place.state.names)
+        assert (verdict.queue, verdict.keep_as) == (place.queue, "delivery_limit")
+        assert verdict.status == ("delivery_limit" if reply_to else None)
+        assert dead_letter_rules.deliveries(letter) == 6
 
     run(version, program)
 
 
 @BOTH
-def test_what_no_worker_took_in_this_row_is_taken_back_whatever_was_before(version: Version) -> None:
+def test_a_count_that_a_client_wrote_shows_no_worker(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("a", given={headers.X_DELIVERY_COUNT: 7, headers.X_DELIVERED: 7})
+        assert not await place.take()
+        (orphan,) = await place.all_of(place.state.names.orphan_queue)
+        assert delivered_of(orphan) is None
+
+    run(version, program)
+
+
+@BOTH
+def test_what_workers_took_at_some_starts_only_is_not_what_ends_them(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put("poison", "behind")
+        await place.crash(2)
+        assert not await place.take()
+        assert sorted((await place.bodies())[0]) == ["behind", "poison"]
+
+    run(version, program)
+
+
+@BOTH
+def test_after_a_look_in_the_same_session_one_delivery_at_one_start_shows_a_worker(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("other")
+        assert not await place.take()
+        # It is tried again, and one request kills the worker of that start
+        await place.put("poison")
+        place.fail(1)
         await place.crash(1)
-        attempts = place.state.groups.attempts
-        attempts[KEY] = group_rules.after_delivery(attempts[KEY], await place.take())
-        # No worker starts in this row
-        place.fail(3)
-        assert await place.take() == -1
-        orphans, stayed = await place.bodies()
-        assert (sorted(orphans), stayed) == (["behind", "poison"], [])
+        assert await place.take()
 
     run(version, program)
 
@@ -277,7 +381,7 @@ def test_a_daemon_without_the_right_warns_once_of_a_key(version: Version, caplog
         place.state.require(KEY)
         await place.bench.permit("admin", ".*", ".*", "^core-orphan$")
         for _ in range(3):
-            assert await place.take() == -1
+            assert not await place.take()
         assert (await place.channel.declare_queue(place.queue, passive=True)).ready == 1
 
     # A run of the simulation in this process raises the level of our loggers.

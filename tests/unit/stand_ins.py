@@ -39,7 +39,7 @@ LATENCY = 0.001
 
 
 def state_of(*, unbind_delay: float = 100.0, stop_delay: float = 50.0) -> PoolState:
-    settings = PoolSettings("core", unbind_delay=unbind_delay, stop_delay=stop_delay, start_failures=3)
+    settings = PoolSettings("core", unbind_delay=unbind_delay, stop_delay=stop_delay)
     return PoolState.of(settings, asyncio.get_running_loop().time)
 
 

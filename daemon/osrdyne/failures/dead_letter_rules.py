@@ -144,10 +144,13 @@ def deliveries(message: Message) -> int | None:
     """Return how often the request was delivered to a worker, as the broker counted; None where it did not.
 
     RabbitMQ 4.3 counts failures and deliveries separately, and every failure is a delivery; 4.0 has one count for both.
+    The daemon counts those before it took the request back (`X_DELIVERED`).
     """
     given = message.properties.headers or {}
-    counts = [headers.integer(given, name) for name in (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT)]
-    return max((count for count in counts if count is not None), default=None)
+    names = (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT, headers.X_DELIVERED)
+    *counts, before = [headers.integer(given, name) for name in names]
+    counted = max((count for count in counts if count is not None), default=None)
+    return counted if before is None else max(0, before) + (counted or 0)
 
 
 def kept(

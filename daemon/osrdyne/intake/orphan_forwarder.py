@@ -106,9 +106,14 @@ class OrphanForwarder(MessageHandler):
         return refused
 
     def _start_failed(self, message: Message, key: str) -> ErrorAnswer | None:
-        """Return why a request with a caller cannot wait for workers of a key; None where it can, or has none."""
+        """Return why a request with a caller cannot wait for workers of a key; None where it can, or has none.
+
+        One that workers have taken shows that they start: it waits for the next.
+        """
         until = self.state.refused_until(key)
         if until is None or not is_reply_address(message.properties.reply_to):
+            return None
+        if orphan_rules.delivered_before(message.properties):
             return None
         attempt, now = self.state.groups.attempt(key), self.state.clock()
         return orphan_rules.start_failed(attempt, until - now, with_reason=self.pool.worker_reasons)

@@ -166,9 +166,18 @@ def put_back(
 
 
 def taken_back(
-    original: Properties, *, now_ms: int, orphan_ttl_ms: int, message_ttl_ms: int, own_user: str | None = None
+    original: Properties,
+    *,
+    delivered: int,
+    now_ms: int,
+    orphan_ttl_ms: int,
+    message_ttl_ms: int,
+    own_user: str | None = None,
 ) -> Properties:
     """Return the properties with which a request that waited in its queue becomes an orphan again.
+
+    `delivered` is how often workers took it, in this queue and in those that it was taken back from before; 0 where
+    they did not take it since it was put into this one.
 
     Its time as an orphan begins again: it may have waited in its queue for longer. So that this has an end, it gets a
     deadline: the time that requests may wait in their queue, from when the daemon first saw it, and its own where it
@@ -180,9 +189,32 @@ def taken_back(
     ends, own = given[headers.X_FIRST_SEEN] + message_ttl_ms, headers.integer(given, headers.X_DEADLINE)
     given[headers.X_DEADLINE] = ends if own is None else min(ends, own)
     # It had found its queue, so that its forwards do not count.
-    for name in (headers.X_FIRST_SEEN, headers.X_HOPS):
+    for name in (headers.X_FIRST_SEEN, headers.X_HOPS, headers.X_DELIVERED):
         given.pop(name, None)
+    if delivered:
+        given[headers.X_DELIVERED] = delivered
     return put_back(result, seen_ms=now_ms, orphan_ttl_ms=orphan_ttl_ms, own_user=own_user, let_in=True)
+
+
+def buried(original: Properties, *, queue: str, delivered: int) -> Properties:
+    """Return the properties with which a request on which workers failed too often becomes a dead letter.
+
+    The broker does so at the delivery limit of a queue. This request was taken back, and `delivered` is its count for
+    all its queues. `queue` is the last one.
+    """
+    result = republished(original, without={*headers.BROKER_ADDED, headers.X_ANSWERED})
+    result.headers |= {
+        headers.X_FIRST_DEATH_REASON: statuses.DELIVERY_LIMIT,
+        headers.X_FIRST_DEATH_QUEUE: queue,
+        headers.X_DELIVERED: delivered,
+    }
+    result.expiration = None
+    return result
+
+
+def delivered_before(properties: Properties) -> int:
+    """Return how often workers took a request in queues that it was taken back from."""
+    return max(0, headers.integer(properties.headers or {}, headers.X_DELIVERED) or 0)
 
 
 def _deadline(properties: Properties, orphan_ttl_ms: int) -> int:

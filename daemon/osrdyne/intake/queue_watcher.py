@@ -14,13 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from osrdyne.broker.management_api import ManagementApi, RequestQueue, never_led
 from osrdyne.errors import ManagementError
 from osrdyne.intake.activity_rules import latest_use
 from osrdyne.state.pool import PoolState
 from osrdyne.state.tracker import Status
+from osrdyne.state.values import QueueTotals
 from osrdyne_pool.broker import listeners
 
 log = logging.getLogger(__name__)
@@ -131,7 +134,7 @@ class QueueWatcher:
         before = self._counts.totals
         before_at = at if self._counts.counted_at is None else self._counts.counted_at
         totals = {
-            queue.key: queue.totals
+            queue.key: self._without_own(queue.key, queue.totals, at)
             for queue in queues
             # Counts of a foreign queue must not count for a key of this pool.
             if queue.key is not None and queue.totals is not None
@@ -140,6 +143,11 @@ class QueueWatcher:
         for key, found in totals.items():
             used_at = latest_use(before.get(key), found, before_at=before_at - self._lateness, at=at - self._lateness)
             self._renew(key, used_at)
+
+    def _without_own(self, key: str, totals: QueueTotals, at: float) -> QueueTotals:
+        """Return counts without consumers where one may be the daemon itself: it is not a worker."""
+        own = self._state.queues.consumed_until.get(key, -math.inf) >= at - self._lateness
+        return replace(totals, consumers=0) if own else totals
 
     def _renew(self, key: str, used_at: float | None) -> None:
         """Renew an active key as of a past use of it. A key on its way out stays there: counts are late."""

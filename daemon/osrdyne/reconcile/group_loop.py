@@ -145,7 +145,7 @@ class GroupLoop:
     def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> Attempt:
         """Note what workers reported, or requests show of them, and return what is remembered then."""
         activity, queue = self._state.activity.get(key), self._state.queues.get(key)
-        if queue is not None and (found := group_rules.after_delivery(attempt, queue.delivered)) != attempt:
+        if queue is not None and (found := group_rules.after_started(attempt, at=queue.taken_at)) != attempt:
             self._state.groups.attempts[key] = attempt = found
             self._state.groups.changes.add(key)
         if activity is not None and attempt != Attempt():

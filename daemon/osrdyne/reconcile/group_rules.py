@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from osrdyne.drivers.base import Group, GroupState
-from osrdyne.state.start_failures import is_taken
 from osrdyne.state.values import Attempt, Phase
 from osrdyne_runtime.retry import back_off
 
@@ -91,7 +90,6 @@ def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
         error=error,
         failed_at=now,
         unstarted=attempt.unstarted,
-        delivered=attempt.delivered,
     )
 
 
@@ -108,13 +106,11 @@ def after_end(attempt: Attempt, *, started: bool | None, held: int | None, now: 
     return replace(_worked(attempt), failures=0, not_before=now) if held else _worked(attempt)
 
 
-def after_delivery(attempt: Attempt, delivered: int) -> Attempt:
-    """Return what is remembered once a waiting request was found with a delivery count that shows a worker."""
-    return replace(attempt, unstarted=0, delivered=delivered) if is_taken(attempt, delivered) else attempt
-
-
 def after_started(attempt: Attempt, *, at: float | None) -> Attempt:
-    """Return what is remembered once a worker has said that it consumes, last at `at`: a start has worked."""
+    """Return what is remembered once a worker has said that it consumes, last at `at`: a start has worked.
+
+    A request that workers took, found at `at`, says the same.
+    """
     works = at is not None and attempt.failed_at is not None and at > attempt.failed_at
     return _worked(attempt) if works else attempt
 
@@ -131,7 +127,7 @@ def in_a_new_session(attempt: Attempt) -> Attempt:
 
 
 def _worked(attempt: Attempt) -> Attempt:
-    return replace(attempt, unstarted=0, delivered=-1)
+    return replace(attempt, unstarted=0)
 
 
 def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now: float) -> Attempt:
@@ -145,7 +141,7 @@ def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now:
         return attempt
     runs = group is not None and group.state is GroupState.RUNNING
     if runs and now - attempt.started_at >= HEALTHY_AFTER:
-        return replace(attempt, alive=True, failures=0, error=None, failed_at=None, unstarted=0, delivered=-1)
+        return replace(attempt, alive=True, failures=0, error=None, failed_at=None, unstarted=0)
     return replace(attempt, alive=True)
 
 

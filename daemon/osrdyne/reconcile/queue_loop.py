@@ -8,6 +8,7 @@ The loop sets no targets: messages found in an unwanted queue are a fact, which 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
@@ -53,12 +54,12 @@ class QueueLoop:
         statistics_interval: float,
         recheck: float,
         most: int,
-        take_back: Callable[[str, Channel], Awaitable[int]],
+        take_back: Callable[[str, Channel], Awaitable[bool]],
     ) -> None:
         """Take times in seconds: how late the broker's totals may be, and when to recheck a queue that others use.
 
         `most` is how many request queues there may be. `take_back` takes what waits in the queue of a key, and returns
-        what `QueueState.delivered` says.
+        whether workers had taken any of it.
         """
         self._state = state
         self._channels = channels
@@ -187,13 +188,16 @@ class QueueLoop:
         return QueueState(Phase.UNBOUND)
 
     async def _refuse(self, key: str, _: QueueState, channel: Channel) -> QueueState:
-        name = self._state.names.request_queue(key)
+        name, consumed = self._state.names.request_queue(key), self._state.queues.consumed_until
         try:
             await channel.unbind_queue(name, self._state.names.request_exchange, key)
-            delivered = await self._take_back(key, channel)
+            consumed[key] = math.inf
+            taken = await self._take_back(key, channel)
         except NotFound:
             return QueueState(Phase.GONE)
-        return QueueState(Phase.UNBOUND, emptied=True, delivered=delivered)
+        finally:
+            consumed[key] = self._state.clock()
+        return QueueState(Phase.UNBOUND, emptied=True, taken_at=self._state.clock() if taken else None)
 
     async def _look(self, key: str, queue: QueueState, channel: Channel) -> Finding:
         try:

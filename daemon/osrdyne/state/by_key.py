@@ -26,6 +26,8 @@ class QueuesByKey(Keyed[QueueState]):
         #: Keys whose requests keep coming back although their queue is bound. The orphan forwarder adds a key; the
         #: queue loop removes it, unbinds the queue and binds it again.
         self.unrouted: set[str] = set()
+        #: When the daemon itself last ended to consume a key's queue, in monotonic seconds; infinity while it does.
+        self.consumed_until: dict[str, float] = {}
 
     def phase(self, key: str) -> Phase:
         """Return the phase of a key's queue: GONE when there is none."""
@@ -47,6 +49,7 @@ class QueuesByKey(Keyed[QueueState]):
         self.pop(key, None)
         self.forgotten.add(key)
         self.unrouted.discard(key)
+        self.consumed_until.pop(key, None)
 
 
 class GroupsByKey(UserDict[str, Group]):

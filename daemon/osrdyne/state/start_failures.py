@@ -31,11 +31,18 @@ def refused_until(
     return math.inf if waits else None
 
 
-def is_taken(attempt: Attempt, delivered: int) -> bool:
-    """Return whether a worker took a waiting request in this row of starts, as its delivery count shows.
+#: Deliveries that show a worker at the least, where a session of the daemon looks for the first time.
+_LEAST_PROOF = 2
 
-    A worker that took it had started, whatever it said. A count that was seen before proves nothing. Neither does one
-    more: RabbitMQ 4.0 counts the daemon's own look, too. The count of a request never falls, so a smaller one is of
-    another request.
+
+def taken_by_workers(count: int, *, unstarted: int, looked: int) -> int:
+    """Return how many of the deliveries that the broker counted of a waiting request were to workers.
+
+    `unstarted` is as in `Attempt`, and `looked` what it was when the daemon last looked at the queue; 0 where it has
+    not in this row and session, or gave requests back.
+
+    What ends the workers of a key was delivered at each start since then. A smaller count proves nothing: it may be
+    of a session of the daemon that ended while it had the request in hand.
     """
-    return delivered > attempt.delivered + 1 or 0 < delivered < attempt.delivered
+    starts = unstarted - looked if 0 < looked < unstarted else max(_LEAST_PROOF, unstarted)
+    return count if count >= starts else 0

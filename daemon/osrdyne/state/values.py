@@ -34,8 +34,8 @@ class QueueState:
     sampled_at: float | None = None
     #: What waited in it was taken back since it was bound: no worker of its key can be started.
     emptied: bool = False
-    #: The delivery count of a request found then, which is higher than before: a worker has taken it; else -1.
-    delivered: int = -1
+    #: When a request was found then that workers had taken: they start, whatever they say; None where there was none.
+    taken_at: float | None = None
     #: When to look again at an unwanted queue that others use or bind; other steps do not wait for it.
     recheck_at: float = 0.0
     #: Failures in a row of this queue's actions, the earliest time of the next try, and the last reason.
@@ -83,8 +83,6 @@ class Attempt:
     unstarted: int = 0
     #: Since the last failure more requests without a caller came than the daemon holds: all wait in their queue then.
     queued: bool = False
-    #: The highest delivery count that a waiting request was seen with in this row; -1: none was looked at.
-    delivered: int = -1
 
 
 @dataclass(slots=True)

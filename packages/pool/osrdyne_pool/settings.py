@@ -130,7 +130,7 @@ class PoolSettings:
     #: Failed deliveries after which a request is poison (RabbitMQ "Poison Message Handling").
     delivery_limit: int = 5
     #: After so many starts in a row that ended before `started`, requests are answered `start_failed`; 0: never.
-    start_failures: int = 0
+    start_failures: int = 3
     #: Whether an error reply says how workers of its key ended, with the last line that they wrote.
     worker_reasons: bool = True
     #: Longest time a worker may hold one request before the broker cancels it (RabbitMQ "Consumers").

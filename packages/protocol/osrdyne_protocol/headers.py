@@ -62,6 +62,8 @@ X_PUBLISH_ID = "x-osrdyne-publish-id"
 X_HOPS = "x-osrdyne-hops"
 #: Request or dead letter put back by the daemon: first time it was seen, integer milliseconds since the epoch.
 X_FIRST_SEEN = "x-osrdyne-first-seen"
+#: Request taken out of its queue by the daemon: how often workers had taken it before, in all queues, if at all.
+X_DELIVERED = "x-osrdyne-delivered"
 #: Request published again by the daemon, with the daemon's own `user-id`: the user that the broker checked first, empty
 #: where it named none; and whether it was let in, so that it costs its user no new key any more. Of no meaning on a
 #: message of any other user (`intake.orphan_rules.origin`).
@@ -125,7 +127,7 @@ BROKER_ADDED = frozenset(
 
 #: All that the broker and the daemon add to a message on its way, beside what its client wrote.
 ADDED = BROKER_ADDED | POISON | {X_DEADLINE, X_PUBLISH_TIME, X_PUBLISH_ID, X_HOPS, X_FIRST_SEEN, X_USER, X_LET_IN}
-ADDED |= {X_ANSWERED}
+ADDED |= {X_ANSWERED, X_DELIVERED}
 
 #: Integers of a header are below this: AMQP's longest type has 64 bits and a sign.
 _INTEGERS = 1 << 63

@@ -23,7 +23,7 @@ _DROPPED = (
     headers.BROKER_ADDED
     | headers.POISON
     | {headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_USER, headers.X_LET_IN}
-    | {headers.X_ANSWERED, headers.X_PUBLISH_ID, headers.X_PUBLISH_TIME, headers.CC, headers.BCC}
+    | {headers.X_ANSWERED, headers.X_DELIVERED, headers.X_PUBLISH_ID, headers.X_PUBLISH_TIME, headers.CC, headers.BCC}
 )
 
 

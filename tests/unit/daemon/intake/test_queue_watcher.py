@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -46,6 +47,21 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
         del broker.queues["42"]
         await asyncio.sleep(5.0)
         assert "42" not in state.counts.totals
+
+
+async def test_the_daemon_that_takes_requests_back_is_not_counted_as_a_worker() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(consumers=1)}), state_of()
+    async with running(watcher(state, StandInManagement(broker)).run()):
+        state.queues.consumed_until["42"] = math.inf
+        await asyncio.sleep(6.0)
+        assert (state.counts.totals["42"].consumers, state.counts.served_at) == (0, {})
+        # And for as long as the broker's counts are late
+        state.queues.consumed_until["42"] = state.clock()
+        await asyncio.sleep(5.0)
+        assert (state.counts.totals["42"].consumers, state.counts.served_at) == (0, {})
+        await asyncio.sleep(5.0)
+        assert state.counts.totals["42"].consumers == 1
+        assert "42" in state.counts.served_at
 
 
 async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:

@@ -62,12 +62,12 @@ class Loop:
         )
         self.coroutines = (loop.run(), pass_time(self.state))
 
-    async def take_back(self, key: str, channel: Channel) -> int:
+    async def take_back(self, key: str, channel: Channel) -> bool:
         """Empty a queue, as if its requests were orphans again."""
         await self.broker.called("take back", NAMES.request_queue(key))
         assert not self.broker.queues[key].bound
         self.broker.queues[key].ready = 0
-        return -1
+        return False
 
     def bound(self, *keys: str) -> bool:
         return all(key in self.broker.queues and self.broker.queues[key].bound for key in keys)

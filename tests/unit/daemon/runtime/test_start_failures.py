@@ -8,7 +8,7 @@ import pytest
 
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.reconcile import group_rules
-from osrdyne.state.start_failures import refused_until
+from osrdyne.state.start_failures import refused_until, taken_by_workers
 from osrdyne.state.values import Attempt
 
 #: Three starts failed, and the next is due at 10.
@@ -60,3 +60,30 @@ def test_only_a_worker_that_started_and_died_with_requests_in_hand_is_started_wi
     at_work = started is True and held == 3
     assert (after.failures, after.not_before) == ((0, 5.2) if at_work else (4, 9.0))
     assert after.error == "exit 1"
+
+
+@pytest.mark.parametrize(
+    ("count", "unstarted", "looked", "taken"),
+    [
+        # Each start of the row took it
+        (3, 3, 0, 3),
+        (5, 3, 0, 5),
+        # Sessions that ended within a look
+        (0, 3, 0, 0),
+        (1, 3, 0, 0),
+        (2, 3, 0, 0),
+        (1, 1, 0, 0),
+        # The daemon has looked since: no session has ended
+        (1, 4, 3, 1),
+        (1, 5, 3, 0),
+        (0, 4, 3, 0),
+        # A row that began after the last look
+        (1, 2, 3, 0),
+        (3, 3, 3, 3),
+        (1, 3, 3, 0),
+    ],
+)
+def test_a_count_shows_workers_only_where_each_start_since_the_last_look_may_have_added_to_it(
+    count: int, unstarted: int, looked: int, taken: int
+) -> None:
+    assert taken_by_workers(count, unstarted=unstarted, looked=looked) == taken
