@@ -89,7 +89,7 @@ site: setup ## Make the docs as a site, in dist/site; open its index.html
 	@$(BIN)/python tools/site_of_docs.py
 
 release: setup ## Make all files of a release in dist: make release VERSION=1.2.3; nothing is uploaded, see docs/releasing.md
-	@$(BIN)/python tools/release.py "$(VERSION)"
+	@$(BIN)/python tools/release.py "$(VERSION)" "$(IMAGES)" "$(BASE)"
 
 purge: ## Show what these targets made on this machine, and with CONFIRM=yes stop and remove it
 	@$(PYTHON) tools/purge.py --confirm=$(CONFIRM)

@@ -9,7 +9,6 @@ import datetime as dt
 import hashlib
 import re
 import tomllib
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
@@ -18,6 +17,9 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import cyclonedx
+from cyclonedx import of_pypi
 
 #: A pin, with the lines that belong to it: hashes, and comments that say what it is there for.
 _PIN = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^ ;\\]+).*\n((?:    .*\n)*)", re.MULTILINE)
@@ -33,36 +35,22 @@ def document(tree: Path, packages: Path, version: str, made: dt.datetime) -> dic
         asked = map(Requirement, chain(project["dependencies"], *extras))
         needs[name] = {canonicalize_name(requirement.name) for requirement in asked}
     others = sorted(_closure(ours, needs) - ours.keys())
-    refs = {name: [_purl(name, version)] for name in ours}
-    refs |= {name: [_purl(name, pin) for pin in sorted(pins[name])] or [_purl(name)] for name in others}
+    refs = {name: [of_pypi(name, version)] for name in ours}
+    refs |= {name: [of_pypi(name, pin) for pin in sorted(pins[name])] or [of_pypi(name)] for name in others}
     components = [_of_ours(project, packages, version) for _, project in sorted(ours.items())]
-    components += [_of_others(name, pin) for name in others for pin in sorted(pins[name]) or [""]]
-    digest = hashlib.sha256(repr(components).encode()).hexdigest()
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, digest)}",
-        "version": 1,
-        "metadata": {
-            "timestamp": f"{made:%Y-%m-%dT%H:%M:%SZ}",
-            "component": {
-                "type": "application",
-                "bom-ref": "release",
-                "name": "osrdyne",
-                "version": version,
-                "licenses": _LICENCE,
-            },
-        },
-        "components": components,
-        "dependencies": [
-            {"ref": "release", "dependsOn": [_purl(name, version) for name in sorted(ours)]},
-            *(
-                {"ref": ref, "dependsOn": sorted(chain(*(refs.get(needed, []) for needed in needs[name])))}
-                for name in [*sorted(ours), *others]
-                for ref in refs[name]
-            ),
-        ],
-    }
+    components += [
+        cyclonedx.library(name, pin, of_pypi(name, pin)) for name in others for pin in sorted(pins[name]) or [""]
+    ]
+    dependencies = [
+        {"ref": "release", "dependsOn": [of_pypi(name, version) for name in sorted(ours)]},
+        *(
+            {"ref": ref, "dependsOn": sorted(chain(*(refs.get(needed, []) for needed in needs[name])))}
+            for name in [*sorted(ours), *others]
+            for ref in refs[name]
+        ),
+    ]
+    root = {"type": "application", "bom-ref": "release", "name": "osrdyne", "version": version, "licenses": _LICENCE}
+    return cyclonedx.document(root, components, dependencies, f"{made:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def _projects(tree: Path) -> list[dict[str, Any]]:
@@ -91,18 +79,11 @@ def _closure(names: Iterable[str], needs: dict[str, set[str]]) -> set[str]:
 
 def _of_ours(project: dict[str, Any], packages: Path, version: str) -> dict[str, Any]:
     (wheel,) = packages.glob(f"{project['name'].replace('-', '_')}-{version}-*.whl")
-    return {
-        **_of_others(project["name"], version),
-        "description": project["description"],
-        "licenses": _LICENCE,
-        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}],
-    }
-
-
-def _of_others(name: str, version: str) -> dict[str, Any]:
-    about = {"type": "library", "bom-ref": _purl(name, version), "name": name, "purl": _purl(name, version)}
-    return about | ({"version": version} if version else {})
-
-
-def _purl(name: str, version: str = "") -> str:
-    return f"pkg:pypi/{name}{'@' if version else ''}{version}"
+    return cyclonedx.library(
+        project["name"],
+        version,
+        of_pypi(project["name"], version),
+        description=project["description"],
+        licenses=_LICENCE,
+        hashes=[{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}],
+    )

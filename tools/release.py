@@ -1,5 +1,7 @@
 """`make release VERSION=1.2.3`: make all files of a release, in dist/1.2.3. It uploads nothing.
 
+`BASE=IMAGE` names another base of the images, and `IMAGES=no` leaves the images out.
+
 The tree must be clean. For a new version, it writes the version, the changelog's section and the row of
 docs/releases.md, and commits them as `Release 1.2.3`. Then, and for a version whose commit is checked out, it makes the
 files from that commit alone. Two runs give equal files, in whichever clone. docs/releasing.md has what a person does
@@ -17,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from flit_core.wheel import make_wheel_in  # type: ignore[import-untyped]
 
 import bill_of_materials
 import collection
+import images
+import packing
 import site_of_docs
 import steps
 import versions
@@ -47,6 +51,12 @@ class Release:
     epoch: int
     tree: Path
     target: Path
+    #: The base of the images, or nothing for the one that the Dockerfiles name.
+    base: str = ""
+
+
+#: Makes some of the files.
+Part = Callable[[Release], None]
 
 
 def git(*words: str, root: Path = steps.ROOT) -> str:
@@ -96,7 +106,7 @@ def _section(changelog: str, name: str) -> str:
     return found[1].strip() if found else ""
 
 
-def build(version: str, root: Path = steps.ROOT) -> Path:
+def build(version: str, root: Path, parts: Sequence[Part], base: str = "") -> Path:
     """Make the files of the commit that is checked out; return their folder."""
     kept = root / "dist"
     kept.mkdir(exist_ok=True)
@@ -106,8 +116,8 @@ def build(version: str, root: Path = steps.ROOT) -> Path:
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, check=True, capture_output=True).stdout
         subprocess.run(["tar", "--extract", "--directory", part / "tree"], input=archive, check=True)
         epoch = int(git("log", "-1", "--format=%ct", root=root))
-        made = Release(version, epoch, part / "tree", part / "files")
-        for make in PARTS:
+        made = Release(version, epoch, part / "tree", part / "files", base)
+        for make in parts:
             make(made)
         _sum(made)
         target = kept / version
@@ -158,18 +168,28 @@ def make_site(release: Release) -> None:
     made = release.tree.parent / "site"
     site_of_docs.build(made / release.version, release.version, release.tree, release.epoch)
     archive = release.target / f"osrdyne-{release.version}-site.tar.gz"
-    command = ["tar", "--create", "--sort=name", f"--mtime=@{release.epoch}", "--mode=u=rwX,go=rX"]
-    command += ["--owner=0", "--group=0", "--numeric-owner", "--use-compress-program=gzip --no-name"]
-    subprocess.run([*command, "--file", archive, "--directory", made, release.version], check=True)
+    packing.pack(archive, made, [release.version], release.epoch)
 
 
-#: What a release consists of, in this order. Images are one more function here, with a folder of their own.
-PARTS: tuple[Callable[[Release], None], ...] = (
+def make_images(release: Release) -> None:
+    """Make the images, in `images`."""
+    images.make(
+        images.Builder.of(release.tree, release.base),
+        release.tree,
+        release.target / "images",
+        release.version,
+        release.epoch,
+    )
+
+
+#: What a release consists of, in this order.
+PARTS: tuple[Part, ...] = (
     make_packages,
     make_collection,
     make_bill_of_materials,
     make_notes,
     make_site,
+    make_images,
 )
 
 
@@ -180,22 +200,32 @@ def _sum(release: Release) -> None:
     (release.target / "SHA256SUMS").write_text("".join(lines))
 
 
-def main(version: str, root: Path = steps.ROOT) -> None:
-    """Make a release. Ends the script where it cannot be made."""
+def main(version: str, root: Path = steps.ROOT, *, parts: Sequence[Part] = PARTS, base: str = "") -> None:
+    """Make a release, with another base of its images if one is named. Ends the script where it cannot be made."""
     if not versions.VERSION.fullmatch(version):
         steps.stop(f"{version!r} is not a version; give three numbers, as in make release VERSION=1.2.3")
     if git("status", "--porcelain", root=root):
         steps.stop("the tree is not clean: commit what belongs to the release, and put the rest away")
-    if version not in released(root):
+    known = version in released(root)
+    if known and (commit := commit_of(version, root)) != git("rev-parse", "HEAD", root=root):
+        steps.stop(f"{version} is released: to make its files again, check out its commit {commit}")
+    if make_images in parts:
+        images.Builder.of(root, base).check()
+    if not known:
         prepare(version, f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", root)
         print(f"release: committed as {git('rev-parse', '--short', 'HEAD', root=root)}, Release {version}")
-    elif (commit := commit_of(version, root)) != git("rev-parse", "HEAD", root=root):
-        steps.stop(f"{version} is released: to make its files again, check out its commit {commit}")
-    target = build(version, root)
+    target = build(version, root, parts, base)
     count = len((target / "SHA256SUMS").read_text().splitlines())
     print(f"release: {count} files in {target.relative_to(root)}; nothing was uploaded, see docs/releasing.md")
 
 
+def chosen(wanted: str) -> list[Part]:
+    """Return the parts of a release, without images where `IMAGES` is `no`."""
+    if wanted not in ("", "no"):
+        steps.stop(f"IMAGES={wanted} is not known; IMAGES=no leaves the images out")
+    return [part for part in PARTS if not (wanted and part is make_images)]
+
+
 if __name__ == "__main__":
     with guarded("release"):
-        main(sys.argv[1])
+        main(sys.argv[1], parts=chosen(sys.argv[2]), base=sys.argv[3])

@@ -20,6 +20,7 @@ _BEFORE = (
     r'"osrdyne[a-z-]*(?:\[[a-z0-9,]+\])?==',  # a pin of a sibling
     r'"version": "',  # of the description of an API
     r"^version: ",  # of the Ansible collection
+    r'image\.version="',  # of an image
     r"\b(?:osrdyne(?:-airports)?|airports):",  # a tag of an image
 )
 #: Texts about versions of the past, which stay.

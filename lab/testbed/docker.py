@@ -99,10 +99,12 @@ class Docker:
             return self._image(f"machine-{suite}", root, Path(overlay), ('CMD ["/lib/systemd/systemd"]',))
 
     def broker(self, version: str) -> str:
-        """Name of an image that behaves as RabbitMQ's own of this version, made where the engine has none."""
+        """Name of an image that behaves as RabbitMQ's own of this version with management, made where there is none."""
         root = Path(root_file_system(version))
         with tempfile.TemporaryDirectory() as overlay:
             _account(root, Path(overlay))
+            (Path(overlay) / "etc/rabbitmq").mkdir()
+            (Path(overlay) / "etc/rabbitmq/enabled_plugins").write_text("[rabbitmq_management].\n")
             (Path(overlay) / "entrypoint").write_text(ENTRYPOINT)
             (Path(overlay) / "entrypoint").chmod(0o755)
             # Each broker makes a cookie of its own.

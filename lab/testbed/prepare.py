@@ -22,6 +22,7 @@ import java
 from testbed import apt, artemis, broker_j, browser, docker, newest_python, oslo, proton
 from testbed.broker import DEMO_VERSION, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
+from testbed.compose import command as compose
 from testbed.docker import DockerFailed
 from testbed.go_builds import BuildFailed
 from testbed.imported import broker_tiers, tiers_that_import
@@ -68,9 +69,9 @@ def debootstrap() -> None:
 
 
 def openssl() -> None:
-    """Have the command of docs/howto/tls.md."""
+    """Have the command of docs/howto/tls.md and docs/start/compose.md."""
     if not shutil.which("openssl"):
-        apt.install("openssl", why="the commands of docs/howto/tls.md")
+        apt.install("openssl", why="the commands of docs/howto/tls.md and docs/start/compose.md")
 
 
 def images_built() -> None:
@@ -93,6 +94,7 @@ def parts() -> list[Part]:
         *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
         Part("Pulumi", pulumi.programs, tiers_that_import("testbed.pulumi.stack")),
         Part("S3 server", s3.program, tiers_that_import("testbed.s3.server")),
+        Part("Docker Compose", compose.program, tiers_that_import("testbed.compose.command")),
     ]
     newest = Part("Python of Debian 13", newest_python.prepare, frozenset({NEWEST_PYTHON}), small=True)
     dockers = tiers_that_import("testbed.docker", "testbed.own_dockerd")
@@ -102,7 +104,7 @@ def parts() -> list[Part]:
         Part("debootstrap", debootstrap, with_brokers | {NEWEST_PYTHON}, small=True),
         *brokers,
         *([newest] if NEWEST_PYTHON in names() else []),
-        Part("OpenSSL", openssl, frozenset({"security"}), small=True),
+        Part("OpenSSL", openssl, frozenset({"security", "release"}), small=True),
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
         Part("browser", browser.command, tiers_that_import("testbed.browser")),
         Part("Redis", partial(installed, "redis"), redis, small=True),
@@ -123,7 +125,7 @@ def parts() -> list[Part]:
         ),
         Part("machine of Debian 13", partial(docker.machine_root, "trixie"), frozenset({"roles"})),
         Part("machine of Debian 12", partial(docker.machine_root, "bookworm"), frozenset({"roles"})),
-        Part("image with Python", docker.python_root, frozenset({"infra"})),
+        Part("image with Python", docker.python_root, tiers_that_import("tests.infra.built_images")),
         *go,
         Part("images of the Dockerfiles", images_built, tiers_that_import("tests.infra.built_images")),
     ]

@@ -117,6 +117,27 @@ def test_status_of_a_daemon_without_a_broker_says_why_and_is_no(make_pool: MakeP
     assert (done.code, document(done)["ready"]) == (1, False)
 
 
+def test_a_probe_asks_whether_the_daemon_is_alive_or_ready_and_no_more(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    daemon = make_daemon(make_pool())
+
+    def probe(what: str) -> tuple[int, bytes]:
+        done = osrdyne("status", "--url", daemon.url, "--probe", what)
+        return done.code, done.out
+
+    assert (probe("alive"), probe("ready")) == ((0, b"alive\n"), (0, b"ready\n"))
+    # Without its broker it lives, and no restart helps it
+    (daemon.directory / "amqp.uri").write_text("amqp://user:hidden@127.0.0.1:1/%2F")
+    daemon.stop()
+    daemon.start(ready=False)
+    daemon.wait_for("waiting")
+    assert (probe("alive"), probe("ready")) == ((0, b"alive\n"), (1, b""))
+    assert "is not ready: waiting: " in osrdyne("status", "--url", daemon.url, "--probe", "ready").line
+    daemon.stop()
+    assert (probe("alive"), probe("ready")) == ((2, b""), (2, b""))
+
+
 def test_status_of_a_leader_that_the_management_api_does_not_answer_says_so_and_is_no(
     make_pool: MakePool, make_daemon: MakeDaemon
 ) -> None:

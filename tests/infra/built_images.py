@@ -26,8 +26,10 @@ class Recipe:
     parts: tuple[str, ...]
 
 
-DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("packages", "daemon"))
-AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("packages", "examples"))
+#: What writes the bill of materials in an image, and the licence.
+BILL = ("LICENSE", "tools/cyclonedx.py", "tools/image_bill.py")
+DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("packages", "daemon", *BILL))
+AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("packages", "examples", *BILL))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import steps
+import versions
 from testbed.docker import Docker, engine
 from tests.infra.built_images import AIRPORTS, DAEMON, Recipe, archives
 
@@ -18,6 +19,9 @@ pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.
 #: No right that a cluster may refuse, and nothing that can be written but what a pod mounts.
 HARDENED = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--network", "none")
 LOCK = Path(steps.ROOT, "requirements.lock").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/images.md").read_text()
+#: Where each image has what is ours.
+PLACES = {DAEMON: "/opt/osrdyne", AIRPORTS: "/opt/airports"}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,52 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
     assert said[3:] == []
     history = docker("image", "history", "--no-trunc", "--format", "{{.CreatedBy}}", recipe.name)
     assert not re.search(r"://[^/\s]*@|index-url", history)
+
+
+@pytest.mark.parametrize("recipe", [DAEMON, AIRPORTS], ids=["daemon", "airports"])
+def test_an_image_has_its_licence_and_says_what_it_consists_of(docker: Docker, recipe: Recipe) -> None:
+    def read(name: str) -> str:
+        return docker("run", *HARDENED, "--entrypoint", "cat", recipe.name, f"{PLACES[recipe]}/{name}")
+
+    assert read("LICENSE") == Path(steps.ROOT, "LICENSE").read_text()
+    bill = json.loads(read("sbom.cdx.json"))
+    about = bill["metadata"]["component"]
+    assert (bill["specVersion"], about["version"]) == ("1.6", versions.current())
+    named = {one["purl"].partition("?")[0].partition("@")[0] for one in bill["components"]}
+    assert {"pkg:pypi/osrdyne-worker", "pkg:deb/debian/libc6", "pkg:generic/cpython"} <= named
+    code = "from importlib.metadata import distributions as d; print(*(o.name for o in d()))"
+    installed = docker("run", *HARDENED, "--entrypoint", "python3", recipe.name, "-c", code).lower().split()
+    assert {f"pkg:pypi/{re.sub('[-_.]+', '-', name)}" for name in installed} == {
+        name for name in named if name.startswith("pkg:pypi/")
+    }
+
+
+@pytest.mark.parametrize("recipe", [DAEMON, AIRPORTS], ids=["daemon", "airports"])
+def test_an_image_says_its_version_licence_and_base(docker: Docker, recipe: Recipe) -> None:
+    labels = json.loads(docker("image", "inspect", recipe.name))[0]["Config"]["Labels"]
+    said = {name.removeprefix("org.opencontainers.image."): text for name, text in labels.items()}
+    assert said["version"] == versions.current()
+    assert said["licenses"] == "MIT"
+    assert said["base.name"] == docker.python()
+    assert said["title"].startswith("osrdyne")
+
+
+def test_the_daemon_has_a_health_check_and_the_worker_none(docker: Docker) -> None:
+    health = json.loads(docker("image", "inspect", DAEMON.name))[0]["Config"]["Healthcheck"]["Test"]
+    assert health[0] == "CMD"
+    # It is a command of the image, which finds no daemon here
+    with pytest.raises(RuntimeError, match="no daemon answers at"):
+        docker("run", *HARDENED, "--entrypoint", health[1], DAEMON.name, *health[2:])
+    assert json.loads(docker("image", "inspect", AIRPORTS.name))[0]["Config"]["Healthcheck"]["Test"] == ["NONE"]
+
+
+@pytest.mark.parametrize("recipe", [DAEMON, AIRPORTS], ids=["daemon", "airports"])
+def test_an_image_adds_to_its_base_what_the_page_says(docker: Docker, recipe: Recipe) -> None:
+    own, base = (json.loads(docker("image", "inspect", name))[0]["Size"] for name in (recipe.name, docker.python()))
+    (said,) = re.findall(
+        rf"^\| `{'osrdyne' if recipe is DAEMON else 'osrdyne-airports'}` \| (\d+) MB", PAGE, re.MULTILINE
+    )
+    assert (own - base) / 1e6 == pytest.approx(int(said), rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import http.client
 import time
 import urllib.error
 import urllib.request
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,10 +20,19 @@ from osrdyne.commands import status_table
 from osrdyne.settings.daemon import StatusSettings, load
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
-from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json, printable
 
 #: Longest wait for the daemon, which answers from memory.
 TIMEOUT_SECONDS = 5.0
+
+
+class Probe(StrEnum):
+    """What the health check of a container asks for."""
+
+    #: Its process lives.
+    ALIVE = "alive"
+    #: It leads or stands by.
+    READY = "ready"
 
 
 @one_line_errors
@@ -31,6 +41,9 @@ def command(
     settings: Annotated[Path | None, typer.Option(help="The daemon's settings file, to find that address.")] = None,
     key: Annotated[str | None, typer.Option(help="Show this key only.")] = None,
     watch: Annotated[float | None, typer.Option(min=0.1, metavar="SECONDS", help="Show again every so often.")] = None,
+    probe: Annotated[
+        Probe | None, typer.Option(help="Only ask whether the daemon is alive, or ready, as a health check does.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON: one document, or with --watch one a line.")] = False,
 ) -> None:
     """Show what the daemon does, and each key: its state, what waits, who works, the last error, the time it has left.
@@ -42,7 +55,9 @@ def command(
     questions, and it says why; 2 no daemon answers.
     """
     address = _address(url, settings)
-    if watch is None:
+    if probe is not None:
+        _probe(address, probe)
+    elif watch is None:
         document = fetch(address, key)
         _show(document, key, as_json=json)
         if not document["ready"]:
@@ -51,8 +66,16 @@ def command(
         if document.get("uncounted"):
             complain(f"the daemon at {address} cannot count messages, so it stops no worker: {document['uncounted']}")
             raise typer.Exit(NO)
-        return
-    _watch(address, key, watch, as_json=json)
+    else:
+        _watch(address, key, watch, as_json=json)
+
+
+def _probe(address: str, probe: Probe) -> None:
+    code, body = _get(address, {Probe.ALIVE: "/healthz", Probe.READY: "/readyz"}[probe])
+    if code != http.HTTPStatus.OK:
+        complain(f"the daemon at {address} is not {probe}: {printable(body.decode(errors='replace').strip())}")
+        raise typer.Exit(NO)
+    typer.echo(probe)
 
 
 def _not_ready(document: dict[str, Any]) -> object:

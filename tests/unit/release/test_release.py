@@ -25,6 +25,7 @@ FIRST = "## [0.1.0] - 2026-11-27\n\n- It began.\n"
 PERSON = ("-c", "user.name=person", "-c", "user.email=person@example.org")
 
 
+WITHOUT_IMAGES = release.chosen("no")
 #: What no package is made of, and no version stands in.
 LEFT_OUT = ("tests/", "lab/", "playbooks/", "examples/")
 
@@ -58,9 +59,9 @@ def clone(origin: Path, tmp_path: Path) -> Path:
 
 def made(root: Path) -> Path:
     """Make the release, in a process of its own."""
-    # The site needs the pages that are left out; test_site makes it.
-    less = "release.PARTS = [part for part in release.PARTS if part is not release.make_site]"
-    code = f"import release, pathlib; {less}; release.main({VERSION!r}, pathlib.Path({str(root)!r}))"
+    # The site needs the pages that are left out; test_site makes it. Images need an engine; test_images makes them.
+    less = "[part for part in release.PARTS if part not in (release.make_site, release.make_images)]"
+    code = f"import release, pathlib; release.main({VERSION!r}, pathlib.Path({str(root)!r}), parts={less})"
     subprocess.run([sys.executable, "-c", code], cwd=steps.ROOT, check=True, env=steps.environment(PYTHONPATH="tools"))
     return root / "dist" / VERSION
 
@@ -135,19 +136,19 @@ def test_what_is_not_a_version_is_refused(version: str, tmp_path: Path) -> None:
 def test_a_tree_that_is_not_clean_is_refused(clone: Path) -> None:
     (clone / "forgotten").touch()
     with pytest.raises(SystemExit, match="the tree is not clean"):
-        release.main(VERSION, clone)
+        release.main(VERSION, clone, parts=WITHOUT_IMAGES)
 
 
 def test_a_version_that_is_not_after_the_latest_is_refused(clone: Path) -> None:
     with pytest.raises(SystemExit, match=r"0\.0\.9 is not a version after 0\.1\.0"):
-        release.main("0.0.9", clone)
+        release.main("0.0.9", clone, parts=WITHOUT_IMAGES)
 
 
 def test_a_release_without_a_change_is_refused(clone: Path) -> None:
     (clone / "CHANGELOG.md").write_text(f"# Changelog\n\n## [Unreleased]\n\n{FIRST}")
     release.git("commit", "--quiet", "--all", "--message", "Take it back", root=clone)
     with pytest.raises(SystemExit, match="has nothing below"):
-        release.main(VERSION, clone)
+        release.main(VERSION, clone, parts=WITHOUT_IMAGES)
 
 
 def test_a_commit_that_git_refuses_leaves_the_tree_as_it_was(clone: Path) -> None:
@@ -164,7 +165,7 @@ def test_the_files_of_a_release_are_made_of_its_own_commit_only(clone: Path) -> 
     commit = release.git("rev-parse", "HEAD", root=clone)
     release.git("commit", "--quiet", "--allow-empty", "--message", "Go on", root=clone)
     with pytest.raises(SystemExit, match=f"check out its commit {commit}"):
-        release.main(VERSION, clone)
+        release.main(VERSION, clone, parts=WITHOUT_IMAGES)
 
 
 def test_the_page_of_releases_names_commits_of_this_repository() -> None:
