@@ -73,6 +73,8 @@ def headers(
     outcome: str | None = None,
     duration_ms: int | None = None,
     queued_ms: int | None = None,
+    error: str | None = None,
+    user: str | None = None,
     lost_events: int | None = None,
 ) -> dict[str, str | int]:
     """Return the headers of one event, with a new event id. `now_ms` is milliseconds since the Unix epoch."""
@@ -85,6 +87,8 @@ def headers(
         names.X_OUTCOME: outcome,
         names.X_DURATION: duration_ms,
         names.X_QUEUED: queued_ms,
+        names.X_ERROR: error,
+        names.X_USER: user,
         names.X_LOST_EVENTS: lost_events,
     }
     return {name: value for name, value in values.items() if value is not None}
