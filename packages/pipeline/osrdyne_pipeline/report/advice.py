@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from osrdyne_pipeline.report import numbers
+from osrdyne_pipeline.report import causes, numbers
+from osrdyne_pipeline.report.causes import NextStep
 from osrdyne_pipeline.report.content import Forecast, ReportContent, ReportedEvidence
 
 #: Of worker time: above this, idle workers are worth a word.
 MUCH_IDLE = 0.6
-
-
-@dataclass(frozen=True)
-class NextStep:
-    """One thing to do, why, and the command for it where there is one."""
-
-    what: str
-    why: str
-    command: str | None = None
 
 
 def next_steps(content: ReportContent) -> list[NextStep]:
@@ -32,6 +23,7 @@ def next_steps(content: ReportContent) -> list[NextStep]:
             )
         ]
     found = [
+        *causes.steps(content),
         _delays(content),
         _failures(content),
         _slowest(content),

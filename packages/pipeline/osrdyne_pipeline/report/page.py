@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from xml.etree.ElementTree import Element
 
-from osrdyne_pipeline.report import advice, numbers, recommended, sections
+from osrdyne_pipeline.report import advice, causes, numbers, recommended, sections
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.element import element, html
 
@@ -36,6 +36,7 @@ def page(content: ReportContent) -> str:
             sections.latency(content),
             sections.workers(content),
             sections.failures(content),
+            causes.why_workers_end(content),
             sections.forecast(content),
             sections.classes(content),
         ),
