@@ -107,6 +107,12 @@ def full(keys: tuple[str, ...] = ()) -> content.ReportContent:
             for place, name in enumerate([*keys[:5], "XX", "YY"])
         ],
         failing=1,
+        comparison=content.Comparison(
+            7,
+            "2013-12-25",
+            "2013-12-31",
+            [content.Change("requests", "", 900, 1000), content.Change("worker time", "ms", 0, 3 * numbers.HOUR_MS)],
+        ),
         slowest=[(names[0], 812, 812 * 3600)],
         forecast=content.Forecast("2014-01-01", 365, hours),
         evidence=content.ReportedEvidence(

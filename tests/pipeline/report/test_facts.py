@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -218,6 +218,33 @@ def test_ends_on_purpose_are_no_cause_and_other_causes_are_advice_of_their_own(
         "LAX: workers end by themselves, memory",
         "SFO: its handler fails, KeyError",
     ]
+
+
+@pytest.mark.parametrize("days", [1, 2, 3, 5, 15, 40])
+def test_the_last_whole_days_are_compared_with_as_many_before(tables: Callable[..., facts.Ask], days: int) -> None:
+    # Given so many days: requests and failed starts by their number, and an unfinished day after them
+    rows = [(date(2013, 1, 1) + timedelta(number), number) for number in range(days)]
+    found = gathered(
+        tables(
+            {
+                "gold/demand": [{"key": "a", "hour_ms": YEAR, "requests": n, "cold": 1, "day": day} for day, n in rows],
+                "gold/worker_hours": [{"key": "a", "up_ms": 10 * n, "idle_ms": 4, "day": day} for day, n in rows],
+                "silver/requests": [{"outcome": "error", "day": day} for day, _ in rows],
+            }
+        )
+    ).comparison
+    # Then the last week counts, or the second half of a shorter history
+    size = min(7, (days - 1) // 2)
+    if not size:
+        assert found is None
+        return
+    assert found is not None
+    now, before = range(days - 1 - size, days - 1), range(days - 1 - 2 * size, days - 1 - size)
+    told = {row.name: (row.before, row.now) for row in found.changes}
+    assert told["requests"] == (sum(before), sum(now))
+    assert told["cold starts"] == told["failed requests"] == (size, size)
+    assert told["worker time"] == (10 * sum(before), 10 * sum(now))
+    assert (found.first_day, found.last_day) == (str(rows[now[0]][0]), str(rows[now[-1]][0]))
 
 
 def test_the_mean_latency_of_a_key_weighs_each_day_by_its_requests(tables: Callable[..., facts.Ask]) -> None:

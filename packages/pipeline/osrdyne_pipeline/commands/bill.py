@@ -126,10 +126,7 @@ def command(
     until: Annotated[
         date | None, typer.Option(parser=_day, metavar="DAY", help="The day after the last, as 2026-12-01.")
     ] = None,
-    price: Annotated[
-        float | None,
-        typer.Option(envvar="OSRDYNE_PIPELINE_PRICE", min=0, metavar="NUMBER", help="Price of an hour of a worker."),
-    ] = None,
+    price: options.Price = None,
     worker_memory: Annotated[
         str | None,
         typer.Option(

@@ -82,6 +82,10 @@ Memory = Annotated[
         metavar="SIZE",
     ),
 ]
+Price = Annotated[
+    float | None,
+    typer.Option(envvar="OSRDYNE_PIPELINE_PRICE", min=0, metavar="NUMBER", help="Price of an hour of a worker."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]
 
 #: Where tables are unless somebody says otherwise.

@@ -35,6 +35,7 @@ def command(
             callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
         ),
     ] = None,
+    price: options.Price = None,
     master: options.Master = None,
     memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
@@ -52,7 +53,7 @@ def command(
         engine.show(place, *TABLES)
         found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
     file = output or place.home / "report.html"
-    text = page(with_recommendation(found, place.home / FILE))
+    text = page(dataclasses.replace(with_recommendation(found, place.home / FILE), price=price))
     _replace(file, text)
     if json:
         totals = dataclasses.asdict(found.totals)

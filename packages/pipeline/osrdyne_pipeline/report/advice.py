@@ -43,7 +43,8 @@ def _delays(content: ReportContent) -> NextStep:
     own = f", with settings of their own for {evidence.changed:,} keys" if evidence.changed else ""
     return NextStep(
         f"Review and apply other delays{own}",
-        f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}.",
+        f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}. "
+        + _saved(evidence.today.up_ms - evidence.ours.up_ms, content.price),
         f"osrdyne pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml",
     )
 
@@ -58,6 +59,14 @@ def _effect(evidence: ReportedEvidence) -> str:
         f"{today.cold:,} cold starts become {ours.cold:,}, "
         f"and {numbers.hours(today.up_ms)} of workers {numbers.hours(ours.up_ms)}"
     )
+
+
+def _saved(time_ms: int, price: float | None) -> str:
+    """What that saves, or costs, of worker time, and in money where an hour has a price."""
+    money = "" if price is None else f", {abs(time_ms) / numbers.HOUR_MS * price:,.2f} by the price of an hour"
+    if abs(time_ms) < numbers.HOUR_MS / 100:
+        return "Worker time stays the same."
+    return f"That {'saves' if time_ms > 0 else 'takes'} {numbers.hours(abs(time_ms))} of workers{money}."
 
 
 def _idle(content: ReportContent) -> str:

@@ -110,6 +110,26 @@ class KeyCauses:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A measure of the last days beside the same number of days before; of times the unit is milliseconds."""
+
+    name: str
+    unit: str
+    before: int
+    now: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The last days of the tables beside as many before them."""
+
+    days: int
+    first_day: str
+    last_day: str
+    changes: list[Change]
+
+
+@dataclass(frozen=True)
 class HourForecast:
     """What an hour of the day after the last is expected to ask for, of one key class; `high` is the upper bound."""
 
@@ -186,6 +206,8 @@ class ReportContent:
     span: tuple[int, int] | None
     totals: Totals
     rejects: list[tuple[str, int]] = field(default_factory=list)
+    #: None where there are not two whole days.
+    comparison: Comparison | None = None
     demand: Buckets | None = None
     heat: list[KeyHours] = field(default_factory=list)
     cold_latency: list[LatencySplit] = field(default_factory=list)
@@ -206,5 +228,7 @@ class ReportContent:
     #: Total cold starts and worker time by delay, over all days.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     evidence: ReportedEvidence | None = None
+    #: The price of an hour of a worker, where a person gave one.
+    price: float | None = None
     #: Why there is no recommendation, where there is none.
     no_evidence: str = "No recommendation was made yet: osrdyne pipeline recommend makes one."

@@ -6,6 +6,7 @@ Reads gold tables, and of silver the number of events and of outcomes; writes no
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from osrdyne_pipeline.recommendation.choices import failing
@@ -66,6 +67,7 @@ def gather(pool: str, ask: Ask, *, now_ms: int, progress: Progress) -> content.R
         span=span,
         totals=totals,
         rejects=rejects,
+        comparison=_comparison(ask),
         demand=demand,
         heat=heat,
         cold_latency=cold,
@@ -100,6 +102,38 @@ def _totals(ask: Ask) -> content.Totals:
 def _span(ask: Ask) -> tuple[int, int] | None:
     (found,) = ask("select min(hour_ms) as first, max(hour_ms) as last from demand")
     return None if found["first"] is None else (found["first"], found["last"] + numbers.HOUR_MS)
+
+
+#: What is compared: its name, unit, table and sum.
+_MEASURES = (
+    ("requests", "", "demand", "sum(requests)"),
+    ("cold starts", "", "demand", "sum(cold)"),
+    ("failed requests", "", "requests", f"count(*) filter (outcome <> '{OK}')"),
+    ("failed starts", "", "starts", "sum(failed)"),
+    ("waiting for cold starts", "ms", "cold_starts", "sum(waited_ms)"),
+    ("worker time", "ms", "worker_hours", "sum(up_ms)"),
+    ("of it idle", "ms", "worker_hours", "sum(idle_ms)"),
+)
+
+
+def _comparison(ask: Ask) -> content.Comparison | None:
+    """The last week beside the one before; of a shorter history, its second half beside its first. Whole days only."""
+    (span,) = ask("select min(day) as first, max(day) as last from demand")
+    if span["first"] is None:
+        return None
+    # The last day is still going on, or may be.
+    days = min(7, (span["last"] - span["first"]).days // 2)
+    if days < 1:
+        return None
+    until = span["last"]
+    now, before = until - timedelta(days), until - timedelta(2 * days)
+    stretches = ((before, now), (now, until))
+    changes = []
+    for name, unit, table, sums in _MEASURES:
+        parts = (f"select {sums} from {table} where day >= '{low}' and day < '{high}'" for low, high in stretches)
+        ((was, found),) = (row.values() for row in ask(f"select ({next(parts)}) as before, ({next(parts)}) as now"))
+        changes.append(content.Change(name, unit, int(was or 0), int(found or 0)))
+    return content.Comparison(days, str(now), str(until - timedelta(1)), changes)
 
 
 def bucket_days(span: tuple[int, int]) -> int:
@@ -196,7 +230,7 @@ def _causes(ask: Ask) -> tuple[list[content.Cause], tuple[int, int]]:
 
 
 def _key_causes(ask: Ask) -> list[content.KeyCauses]:
-    # A worker that was stopped on purpose is no cause of anything.
+    # A worker that was stopped on purpose is not a cause.
     causes = """select key, what, how, error, began, sum(times)::bigint as times, max(last_ms) as last_ms,
             arg_max(example, last_ms) as example, arg_max(log, last_ms) as log
         from causes where how <> 'stopped' group by key, what, how, error, began"""

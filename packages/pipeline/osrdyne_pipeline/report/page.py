@@ -29,6 +29,7 @@ def page(content: ReportContent) -> str:
         element(
             "main",
             sections.demand(content),
+            sections.comparison(content),
             recommended.before_and_after(content),
             recommended.trade_off(content),
             recommended.by_class(content),
@@ -84,7 +85,7 @@ def _effect(content: ReportContent) -> list[Element]:
     if content.evidence is None or content.evidence.reasons or not content.evidence.today.cold:
         return []
     today, ours = content.evidence.today, content.evidence.ours
-    change = f"{100 * (ours.cold / today.cold - 1):+.0f} %".replace("-", "−")
+    change = numbers.change(today.cold, ours.cold)
     more = f"{numbers.short(today.cold)} → {numbers.short(ours.cold)}, held-out days"
     return [_tile("cold starts, if applied", change, more)]
 

@@ -1,4 +1,4 @@
-"""Keys whose workers cannot be started: delays are no advice for them, and neither is a faster start.
+"""Keys whose workers cannot be started: neither other delays nor faster starts help them.
 
 Every start of such a key has failed since a worker of it last showed that it works: all that there were, where none
 ever did, or `LEAST` in a row. In words that Spark and DuckDB both understand.
