@@ -2,7 +2,7 @@
 
 Requests that run at the same time share one group, whose busy time counts once. So each caller has the part of it that
 is his part of all run time on that day. Parts are whole milliseconds: each is the difference of two rounded sums, so
-that they sum to the busy time exactly. What is left of a group's time is idle, and nobody's.
+that they sum to the busy time exactly. What is left of a group's time is idle, and belongs to no caller.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def why_workers_end(content: ReportContent) -> Element:
         for found in content.key_causes
         for cause in found.causes
     ]
-    lead = "Ends of workers that nobody asked for, starts that failed, and errors of handlers, of the keys with most."
+    lead = "Ends of workers that were not asked for, starts that failed, and errors of handlers, of the keys with most."
     return section(title, lead, element("ul", *lines), table(head, rows))
 
 
