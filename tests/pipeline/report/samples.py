@@ -111,7 +111,10 @@ def full(keys: tuple[str, ...] = ()) -> content.ReportContent:
             7,
             "2013-12-25",
             "2013-12-31",
-            [content.Change("requests", "", 900, 1000), content.Change("worker time", "ms", 0, 3 * numbers.HOUR_MS)],
+            [
+                content.MeasureChange("requests", "", 900, 1000),
+                content.MeasureChange("worker time", "ms", 0, 3 * numbers.HOUR_MS),
+            ],
         ),
         slowest=[(names[0], 812, 812 * 3600)],
         forecast=content.Forecast("2014-01-01", 365, hours),

@@ -201,7 +201,7 @@ def test_a_key_fails_when_every_start_failed_since_a_worker_last_showed_that_it_
     assert (found.failing, found.key_causes[0].failing) == (failing, failing)
 
 
-def test_ends_on_purpose_are_no_cause_and_other_causes_are_advice_of_their_own(
+def test_ends_on_purpose_are_not_causes_and_other_causes_are_advice_of_their_own(
     tables: Callable[..., facts.Ask],
 ) -> None:
     causes = [

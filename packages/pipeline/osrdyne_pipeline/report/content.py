@@ -110,7 +110,7 @@ class KeyCauses:
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasureChange:
     """A measure of the last days beside the same number of days before; of times the unit is milliseconds."""
 
     name: str
@@ -126,7 +126,7 @@ class Comparison:
     days: int
     first_day: str
     last_day: str
-    changes: list[Change]
+    changes: list[MeasureChange]
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def _comparison(ask: Ask) -> content.Comparison | None:
     for name, unit, table, sums in _MEASURES:
         parts = (f"select {sums} from {table} where day >= '{low}' and day < '{high}'" for low, high in stretches)
         ((was, found),) = (row.values() for row in ask(f"select ({next(parts)}) as before, ({next(parts)}) as now"))
-        changes.append(content.Change(name, unit, int(was or 0), int(found or 0)))
+        changes.append(content.MeasureChange(name, unit, int(was or 0), int(found or 0)))
     return content.Comparison(days, str(now), str(until - timedelta(1)), changes)
 
 
