@@ -164,6 +164,12 @@ class RowReader(DataSourceReader):
                 told.get(headers.X_REQUEST_ID),
                 told.get(headers.X_OUTCOME),
                 told.get(headers.X_DURATION),
+                told.get(headers.X_USER),
+                told.get(headers.X_ERROR),
+                told.get(headers.X_REASON),
+                told.get(headers.X_OUTPUT),
+                told.get(headers.X_LOG),
+                told.get(headers.X_STARTED),
                 None,
                 None,
             )

@@ -61,7 +61,7 @@ def test_the_commands_after_each_other_end_in_a_report(spark: SparkSession, tmp_
 
     rows = json.loads(tables.stdout)["rows"]
     assert (rows["silver/requests"], rows["silver/events"], rows["gold/key_classes"]) == (REQUESTS, EVENTS, 2)
-    assert "11/11" in tables.stderr  # progress, table by table
+    assert "14/14" in tables.stderr  # progress, table by table
     page = (lake / "core/report.html").read_text()
     assert str(lake / "core/report.html") in reported.stdout
     assert f'<dd class="value">{COLD}</dd>' in page

@@ -26,7 +26,7 @@ from tests.pipeline.small_history import EVENTS, rows
 
 PAGE = Path(steps.ROOT, "docs/howto/pipeline.md").read_text()
 #: Modules of the report that have its sections.
-SECTIONS = ("sections", "recommended")
+SECTIONS = ("sections", "recommended", "causes")
 #: Columns of an event -> the headers in which it travels.
 HEADERS = {
     "event": headers.X_EVENT,
@@ -92,7 +92,7 @@ def test_the_commands_of_the_page_work_one_after_the_other(
         assert done.exit_code == 0, f"{line}: {done.output}"
         said[words[0]] = done.stdout
 
-    assert list(said) == ["ingest", "tables", "recommend", "report", "forget"]
+    assert list(said) == ["ingest", "tables", "recommend", "report", "forget", "bill"]
     assert "there is nothing to forget" in said["forget"]
     assert f"{EVENTS} new events of core" in said["ingest"]
     assert "no recommendation" in said["recommend"]

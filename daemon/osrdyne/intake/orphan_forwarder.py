@@ -27,7 +27,7 @@ from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_pool.settings import PoolSettings
-from osrdyne_protocol import events, expiry, keys, statuses
+from osrdyne_protocol import events, expiry, headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.names import is_reply_address
 from osrdyne_runtime.retry import Retry, back_off
@@ -120,7 +120,10 @@ class OrphanForwarder(MessageHandler):
 
     async def _hold(self, message: Message, forward: Forward, seen_ms: int, now_ms: Callable[[], int]) -> None:
         began, request_id = self.state.clock(), message.properties.correlation_id
-        self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
+        user = orphan_rules.origin(message.properties, self.user).user
+        self.lifecycle.record(
+            events.ORPHAN_SEEN, forward.key, request_id=request_id, more={headers.X_USER: user} if user else None
+        )
         try:
             async with asyncio.timeout((forward.deadline_ms - now_ms()) / 1000):
                 if forward.hops:

@@ -4,7 +4,7 @@
 
 Reads a folder of Parquet files of events, writes a Parquet file a table into OUT, and prints one JSON line with the
 seconds it took. The queries are those of the pipeline's small engine, without its reading of streams and hostile files
-and its folders by day. `failures`, `forecast` and `keep_alive` are left out, which plain Python does not make here.
+and its folders by day. What plain Python does not make here is left out.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from osrdyne_pipeline.small.parts import day_of
 if TYPE_CHECKING:
     import duckdb
 
-_OTHERS = ("gold/failures", "gold/forecast", "gold/keep_alive")
+_OTHERS = ("gold/causes", "gold/starts", "gold/bill", "gold/failures", "gold/forecast", "gold/keep_alive")
 
 BRONZE = f"""
     select parse_filename(filename) as source, file_row_number as "offset", key, event,
         coalesce(nullif(event_id, ''), parse_filename(filename) || ':' || file_row_number) as event_id,
-        time_ms, worker_id, request_id, outcome, duration_ms, {day_of("time_ms")} as day
+        time_ms, worker_id, request_id, outcome, duration_ms, caller, error, detail, output, log, began,
+        {day_of("time_ms")} as day
     from read_parquet($events, filename = true, file_row_number = true)
     where event in ({", ".join(f"'{one}'" for one in sorted(KNOWN))})
       and key is not null and strlen(key) <= 255 and not contains(key, chr(0))

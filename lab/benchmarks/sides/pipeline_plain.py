@@ -43,6 +43,12 @@ class Event(NamedTuple):
     request_id: str | None = None
     outcome: str | None = None
     duration_ms: int | None = None
+    caller: str | None = None
+    error: str | None = None
+    detail: str | None = None
+    output: str | None = None
+    log: str | None = None
+    began: int | None = None
 
 
 class Request(NamedTuple):
@@ -65,6 +71,7 @@ class Request(NamedTuple):
     worker_id: str | None
     returns: int
     ended_by: str | None
+    caller: str | None
     day: date
 
 
@@ -104,7 +111,12 @@ def events_of(bronze: Iterable[Event]) -> list[Event]:
 
 def _order(one: Event) -> tuple[Any, ...]:
     told = (one.request_id, one.worker_id, one.outcome, one.duration_ms)
-    return (one.time_ms, one.key, one.event, *map(_known_first, told), one.source, one.offset)
+    more = (one.caller, one.error, one.detail, one.output, one.log, one.began)
+    return (one.time_ms, one.key, one.event, *map(_known_first, told), one.source, one.offset, *map(_known_first, more))
+
+
+def _said(one: Event, kind: int) -> Row:
+    return (one.time_ms, kind, one.outcome, one.worker_id, one.caller or None)
 
 
 def requests_of(events: Iterable[Event]) -> list[Request]:
@@ -114,9 +126,9 @@ def requests_of(events: Iterable[Event]) -> list[Request]:
         kind = KINDS.get(one.event)
         if kind is not None:
             if one.request_id:
-                by_id[one.key, one.request_id].append((one.time_ms, kind, one.outcome, one.worker_id))
+                by_id[one.key, one.request_id].append(_said(one, kind))
             elif kind == 2:
-                by_id[one.key, "~" + one.event_id].append((one.time_ms, kind, one.outcome, one.worker_id))
+                by_id[one.key, "~" + one.event_id].append(_said(one, kind))
         elif one.event == names.STARTED:
             signs[one.key].append((one.time_ms, True))
         if one.event in _BOUNDARIES:
@@ -184,6 +196,7 @@ def _request(key: str, request_id: str, number: int, part: list[Row], groups: _R
     if worker is None and received:
         worker = max(received, key=lambda one: (one[0], _known_first(one[3])))[3]
     end = finished or dead
+    named = [(one[0], one[4]) for one in part if one[1] == (0 if cold else 2) and one[4] is not None]
     return Request(
         key,
         request_id,
@@ -198,6 +211,7 @@ def _request(key: str, request_id: str, number: int, part: list[Row], groups: _R
         worker,
         sum(one[1] == 3 and one[2] == names.REQUEUED for one in part),
         names.FINISHED if finished else names.DEAD_LETTERED if dead else None,
+        min(named)[1] if named else None,
         day_of(seen),
     )
 

@@ -113,6 +113,93 @@ def _exit(one: Request, anew: list[int], stuck: list[int]) -> str:
     return "crashed" if any(one.received_ms < time_ms <= until for time_ms in anew) else "silent"
 
 
+_ENDS = (names.WORKER_ENDED, names.START_FAILED)
+_ERROR_CLASS = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*(?:Error|Exception|Exit|Interrupt)(?=:|\Z)")
+
+
+def causes_of(events: Iterable[Event]) -> list[Row]:
+    groups: dict[Row, list[Event]] = defaultdict(list)
+    for one in events:
+        if one.event in _ENDS or (one.event == names.FINISHED and one.outcome == "error"):
+            groups[_cause_of(one)].append(one)
+    rows = []
+    for (key, what, how, error, began, day), found in groups.items():
+        last = max(found, key=lambda one: (one.time_ms, one.event_id))
+        example, log = (None, None) if what == "handler-error" else (_example(last), last.log and last.log[:200])
+        rows.append((key, what, how, error, began, len(found), last.time_ms, example, log, day))
+    return rows
+
+
+def _cause_of(one: Event) -> Row:
+    day = day_of(one.time_ms)
+    if one.event == names.FINISHED:
+        return (one.key, "handler-error", "error", (one.error or "")[:100] or None, None, day)
+    raised = _raised(one)
+    match = _ERROR_CLASS.match(raised) if raised is not None else None
+    error = match.group()[:100] if match else None
+    stuck = one.outcome == "stopped" and (one.detail or "").startswith("stopped: stuck")
+    how = "stuck" if stuck else (one.outcome or "")[:80] or "unknown"
+    return (one.key, one.event, how, error, {0: False, 1: True}.get(one.began), day)  # type: ignore[arg-type]
+
+
+def _raised(one: Event) -> str | None:
+    lines = [line for line in (one.output or "").split("\n") if _ERROR_CLASS.match(line)]
+    return lines[-1] if lines else None
+
+
+def _example(one: Event) -> str | None:
+    lines = [line for line in (one.output or "").split("\n") if line.strip(" \t\r")]
+    shown = _raised(one) or (lines[-1] if lines else one.detail)
+    return None if shown is None else shown[:200]
+
+
+def starts_of(events: Iterable[Event]) -> list[Row]:
+    days: dict[tuple[str, date], list[Event]] = defaultdict(list)
+    for one in events:
+        if one.event in (names.STARTED, names.REQUEST_RECEIVED, *_ENDS) and (_good(one) or _failed(one)):
+            days[one.key, day_of(one.time_ms)].append(one)
+    rows = []
+    for (key, day), found in days.items():
+        good = max((one.time_ms for one in found if _good(one)), default=None)
+        failed = [one.time_ms for one in found if _failed(one)]
+        since = [time for time in failed if good is None or time > good]
+        started = sum(one.event == names.STARTED for one in found)
+        rows.append((key, started, len(failed), len(since), good, max(failed, default=None), day))
+    return rows
+
+
+def _good(one: Event) -> bool:
+    return one.event in (names.STARTED, names.REQUEST_RECEIVED) or one.began == 1
+
+
+def _failed(one: Event) -> bool:
+    on_purpose = one.outcome == "stopped" and not (one.detail or "").startswith("stopped: stuck")
+    return one.event == names.START_FAILED or (one.event == names.WORKER_ENDED and one.began == 0 and not on_purpose)
+
+
+def bill_of(requests: Iterable[Request], worker_hours: Iterable[Row]) -> list[Row]:
+    busy = {(row[0], row[-1]): row[2] for row in worker_hours}
+    days: dict[tuple[str, date], dict[str | None, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0, 0, 0]))
+    for one in requests:
+        row = days[one.key, one.day][one.caller]
+        row[0] += 1
+        row[1] += one.cold
+        row[2] += one.run_ms or 0
+        if one.received_ms is not None and one.run_ms and one.done_ms is not None:
+            for begin in range((one.done_ms - one.run_ms) // DAY_MS * DAY_MS, one.done_ms, DAY_MS):
+                part = min(one.done_ms, begin + DAY_MS) - max(one.done_ms - one.run_ms, begin)
+                days[one.key, day_of(begin)][one.caller][3] += part
+    rows = []
+    for (key, day), callers in days.items():
+        whole, so_far = sum(row[3] for row in callers.values()), 0
+        for caller, row in sorted(callers.items(), key=lambda item: (item[0] is not None, item[0] or "")):
+            before, so_far = so_far, so_far + row[3]
+            total = busy.get((key, day), 0)
+            part = total * so_far // whole - total * before // whole if whole else 0
+            rows.append((key, caller, *row[:3], part, day))
+    return rows
+
+
 def _fingerprint(text: str) -> str:
     hexadecimal = r"(?i)(?<![a-z0-9])(?=[a-f]*[0-9])[0-9a-f]{8,}(?![a-z0-9])"
     return re.sub("[0-9]+", "N", re.sub(hexadecimal, "H", text))[:80]

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from osrdyne_bus.messages.envelopes import words
-from osrdyne_bus.messages.wire import BusRequest, class_name
-from osrdyne_calls.handling import Outcome, Reject, WorkerError, expired, text_of
+from osrdyne_bus.messages.wire import BusRequest
+from osrdyne_calls.handling import Outcome, Reject, WorkerError, class_name, expired, text_of
 from osrdyne_protocol import statuses
 from osrdyne_protocol.headers import deadline_problem
 

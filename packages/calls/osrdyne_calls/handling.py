@@ -67,7 +67,8 @@ class Outcome:
     body: bytes = b""
     #: A sentence for a person, where the status is not `ok`.
     reason: str | None = None
-    #: Module and name of the class of exception that the handler raised. Only the bus passes it on.
+    #: Module and name of the class of exception that the handler raised. The bus passes it on to the caller, a worker
+    #: of a pool to readers of its events.
     error: str | None = None
 
 
@@ -132,7 +133,13 @@ def _failure(request: Request, error: BaseException) -> Outcome:
     )
     # Type and message help a client's author; a traceback is for the worker's log only.
     text = f"{type(error).__name__}: {text_of(error)}"[:1000]
-    return Outcome(statuses.ERROR, text.encode("utf-8", "replace"), reason="the handler raised an exception")
+    body = text.encode("utf-8", "replace")
+    return Outcome(statuses.ERROR, body, reason="the handler raised an exception", error=class_name(type(error)))
+
+
+def class_name(kind: type[BaseException]) -> str:
+    """Return module and name of a class, as in `x-error`."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def text_of(error: BaseException) -> str:

@@ -63,6 +63,7 @@ def judging(now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> str:
             from {{raw}} as given
         )
         select source, judged.offset as offset, key, event, time_ms, worker_id, request_id, outcome, duration_ms,
+            caller, error, detail, output, log, began,
             case when coalesce(event_id, '') = '' and reason is null
                 then source || ':' || cast(judged.offset as string) else event_id end as event_id,
             case when reason is null

@@ -33,17 +33,21 @@ def _table(*columns: str | pa.Field) -> pa.Schema:
 
 #: One row a message as a source gives it: a stream's message or a file's row, taken apart, not judged.
 #: `source` is the stream's or the file's name, `offset` the stream's offset or the number of the row in its file.
+#: `caller` is the user of a request that the broker checked, `error` the class of a handler's error. Of the end of a
+#: worker are `detail` (why), `output` (last lines), `log` (where it is) and `began` (whether it had said `started`).
 #: Where a message could not be taken apart, `problem` says why, and `raw` holds what was there, cut off.
 RAW = _table(
     "source text!, offset long!, key text, event text, event_id text, time_ms long, worker_id text",
-    "request_id text, outcome text, duration_ms long, problem text, raw binary",
+    "request_id text, outcome text, duration_ms long",
+    "caller text, error text, detail text, output text, log text, began long, problem text, raw binary",
 )
 
 #: Bronze, one row an event as it came, duplicates included; partitioned by `day`, the day of `time_ms`.
 #: An event without an id (a worker of somebody else's) has `source:offset` for one.
 BRONZE = _table(
     "source text!, offset long!, key text!, event text!, event_id text!, time_ms long!, worker_id text",
-    "request_id text, outcome text, duration_ms long, day date!",
+    "request_id text, outcome text, duration_ms long",
+    "caller text, error text, detail text, output text, log text, began long, day date!",
 )
 
 #: One row a message that is not an event of ours, with the reason; see rejects.REASONS.
@@ -76,7 +80,9 @@ REQUESTS = _table(
     #: Hand-outs that the worker gave back (`requeued`).
     "returns int",
     #: The event that ended it: `finished` (by a worker) or `dead-lettered` (by the daemon).
-    "ended_by text, day date!",
+    "ended_by text",
+    #: The user that the broker checked; null where the request named none, or an event of an older version.
+    "caller text, day date!",
 )
 
 #: Silver, one row a life of a worker group: from `group-started` to `group-stopped`; `stopped_ms` is null while it
@@ -120,6 +126,26 @@ FAILURES = _table(
     "last_ms long!, example_key text!, example_request_id text!",
 )
 
+#: Gold: how workers ended and starts failed, and errors of handlers, by key and day. `what` is `worker-ended`,
+#: `start-failed` or `handler-error`. `how` is the outcome of the event: `exit 1`, `signal 9`, `memory`, `stopped`, or
+#: `stuck` where the daemon stopped a worker that did not work. `error` is the class of the error, where one is known.
+#: `began` is whether the worker had said `started`. The example is of the last of them: a line of its output, or the
+#: reason, of at most `causes.LONGEST` characters.
+CAUSES = _table(
+    "key text!, what text!, how text!, error text, began bool, times long!, last_ms long!, example text, log text",
+    "day date!",
+)
+
+#: Gold: how starts of workers went, by key and day. `failed` counts workers that ended before `started`, and those that
+#: could not be started; `failed_since` those of them after `good_ms`, when a worker last showed that it works.
+STARTS = _table(
+    "key text!, started long!, failed long!, failed_since long!, good_ms long, failed_ms long, day date!",
+)
+
+#: Gold: who used the workers, by key, caller and day. `busy_ms` is the part of the key's busy time; the parts of all
+#: callers sum to `busy_ms` of `gold/worker_hours`. `caller` is null where it is not known.
+BILL = _table("key text!, caller text, requests long!, cold long!, run_ms long!, busy_ms long!, day date!")
+
 #: Gold: heavy and rare keys. `class` is `heavy`, `steady` or `rare`; see questions.key_classes.
 KEY_CLASSES = _table(
     "key text!, class text!, requests long!, cold long!, days long!, run_ms long!, share double!",
@@ -149,6 +175,9 @@ TABLES = {
     "gold/latency": LATENCY,
     "gold/worker_hours": WORKER_HOURS,
     "gold/failures": FAILURES,
+    "gold/causes": CAUSES,
+    "gold/starts": STARTS,
+    "gold/bill": BILL,
     "gold/key_classes": KEY_CLASSES,
     "gold/forecast": FORECAST,
     "gold/keep_alive": KEEP_ALIVE,

@@ -73,6 +73,8 @@ def headers(
     outcome: str | None = None,
     duration_ms: int | None = None,
     queued_ms: int | None = None,
+    error: str | None = None,
+    user: str | None = None,
     lost_events: int | None = None,
 ) -> dict[str, str | int]:
     """Return the headers of one event, with a new event id. `now_ms` is milliseconds since the Unix epoch."""
@@ -92,6 +94,10 @@ def headers(
         values[names.X_DURATION] = duration_ms
     if queued_ms is not None:
         values[names.X_QUEUED] = queued_ms
+    if error is not None:
+        values[names.X_ERROR] = error
+    if user is not None:
+        values[names.X_USER] = user
     if lost_events is not None:
         values[names.X_LOST_EVENTS] = lost_events
     return values

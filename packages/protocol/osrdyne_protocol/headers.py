@@ -38,6 +38,9 @@ X_OUTCOME = "x-outcome"
 #: Activity `finished`: duration of the handler in integer milliseconds. `worker-ended`: for how long the worker ran.
 X_DURATION = "x-duration-ms"
 
+#: Activity `finished`: module and name of the class of exception that the handler raised, without `builtins.`. Also in
+#: an error reply of the bus. Optional.
+X_ERROR = "x-error"
 #: Activity `request-received`: how long the request waited in its queue for a worker that was there, in integer
 #: milliseconds. Optional.
 X_QUEUED = "x-queued-ms"
@@ -64,6 +67,8 @@ X_HOPS = "x-osrdyne-hops"
 X_FIRST_SEEN = "x-osrdyne-first-seen"
 #: Request taken out of its queue by the daemon: how often workers had taken it before, in all queues, if at all.
 X_DELIVERED = "x-osrdyne-delivered"
+#: Activity `orphan-seen`, `request-received`: the user of the request that the broker checked; empty or absent where it
+#: named none. A worker knows no more than the message's `user-id`, which is the daemon's own of a forwarded request.
 #: Request published again by the daemon, with the daemon's own `user-id`: the user that the broker checked first, empty
 #: where it named none; and whether it was let in, so that it costs its user no new key any more. Of no meaning on a
 #: message of any other user (`intake.orphan_rules.origin`).

@@ -25,7 +25,7 @@ from osrdyne_calls.handling import Outcome, Request, deadline_of, error_if_too_l
 from osrdyne_calls.limits import MAX_BODY
 from osrdyne_calls.runners import Runner
 from osrdyne_protocol import events, expiry, statuses
-from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, deadline_problem, status_for
+from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, deadline_problem, status_for, text
 from osrdyne_protocol.names import is_reply_address
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import log_lines
@@ -297,6 +297,8 @@ class Worker:
             events.REQUEST_RECEIVED,
             request_id=correlation_id,
             queued_ms=queued_ms(message, serves_for=serves_for, now_ms=events.wall_ms()),
+            # The broker checked it: only this user may name itself so.
+            user=text(properties.user_id) or None,
             # A request that failed a worker before may end this one in a moment: its event must leave first.
             at_once=message.redelivered,
         )

@@ -88,6 +88,34 @@ def full(keys: tuple[str, ...] = ()) -> content.ReportContent:
         ],
         causes=causes,
         more_causes=(14, 22),
+        key_causes=[
+            content.KeyCauses(
+                name,
+                *((40, 3, 0) if place else (0, 12, 12)),
+                YEAR if place else None,
+                place == 0,
+                [
+                    content.EndCause(
+                        *("worker-ended", "exit 1", "FileNotFoundError", place > 0, 12, YEAR + numbers.DAY_MS),
+                        f"FileNotFoundError: {name}",
+                        "/var/log/osrdyne/w.log",
+                    ),
+                    content.EndCause("handler-error", "error", "KeyError", None, 3, YEAR),
+                    content.EndCause("start-failed", "no-start", None, False, 1, YEAR, "no such image"),
+                ],
+            )
+            for place, name in enumerate([*keys[:5], "XX", "YY"])
+        ],
+        failing=1,
+        comparison=content.Comparison(
+            7,
+            "2013-12-25",
+            "2013-12-31",
+            [
+                content.MeasureChange("requests", "", 900, 1000),
+                content.MeasureChange("worker time", "ms", 0, 3 * numbers.HOUR_MS),
+            ],
+        ),
         slowest=[(names[0], 812, 812 * 3600)],
         forecast=content.Forecast("2014-01-01", 365, hours),
         evidence=content.ReportedEvidence(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from osrdyne_pipeline.report import facts
+from osrdyne_pipeline.report.advice import next_steps
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.numbers import DAY_MS, HOUR_MS
 from osrdyne_pipeline.report.page import page
@@ -135,6 +136,115 @@ def test_four_thousand_keys_make_a_page_no_larger_than_a_few_do(
     assert found.cold_latency[1].name == "N3999"
     assert found.more_causes == (290, 290)
     assert len(page(found)) < 200_000
+
+
+def starts(key: str, started: int, failed: int, since: int, good_ms: int | None, day: int = 0) -> dict[str, Any]:
+    failed_ms = YEAR + day * DAY_MS + HOUR_MS if failed else None
+    told = {"started": started, "failed": failed, "failed_since": since, "good_ms": good_ms, "failed_ms": failed_ms}
+    return {"key": key, **told, "day": date(2013, 1, 1 + day)}
+
+
+def ended(key: str, times: int, *, began: bool | None = False, day: int = 0, **said: Any) -> dict[str, Any]:
+    last = {"last_ms": YEAR + day * DAY_MS, "day": date(2013, 1, 1 + day)}
+    given = {"what": "worker-ended", "how": "exit 1", "error": "FileNotFoundError", "began": began, "times": times}
+    return {"key": key, **given, **last, **said}
+
+
+def advice_of(found: ReportContent) -> list[tuple[str, str]]:
+    return [(step.what, step.why) for step in next_steps(found)]
+
+
+def test_a_key_whose_starts_all_fail_is_advised_by_its_cause_and_never_to_start_faster(
+    tables: Callable[..., facts.Ask],
+) -> None:
+    # Given XX, whose workers never started and whose callers waited longest, and LAX, which starts slowly
+    said: dict[str, Any] = {"example": "FileNotFoundError: data/XX.json", "log": "/var/log/XX.log"}
+    found = gathered(
+        tables(
+            {
+                "silver/requests": [{"outcome": "expired"}],
+                "gold/demand": [{"key": "XX", "hour_ms": YEAR, "requests": 9, "cold": 9}],
+                "gold/cold_starts": [
+                    {"key": "XX", "cold": 9, "waited_ms": 900_000},
+                    {"key": "LAX", "cold": 2, "waited_ms": 4000},
+                ],
+                "gold/causes": [ended("XX", 7, **said), ended("XX", 5, day=1, **said)],
+                "gold/starts": [starts("XX", 0, 7, 7, None), starts("XX", 0, 5, 5, None, 1), starts("LAX", 2, 0, 0, 5)],
+            }
+        )
+    )
+    # Then the advice is its cause, with its number, and the slow start is that of LAX
+    steps = advice_of(found)
+    assert steps[0][0] == "XX: every start fails, FileNotFoundError"
+    assert "12 starts in a row have failed; no worker of this key is known to have worked." in steps[0][1]
+    assert "FileNotFoundError: data/XX.json" in steps[0][1]
+    assert [what for what, _ in steps if "faster" in what] == ["Make starts of LAX faster, or rarer"]
+    assert "ended before it had started: exit 1, FileNotFoundError (12 times)" in page(found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "failing"),
+    [
+        ([starts("XX", 0, 1, 1, None)], True),
+        ([starts("XX", 5, 2, 2, YEAR)], False),
+        ([starts("XX", 5, 2, 2, YEAR), starts("XX", 0, 1, 1, None, 1)], True),
+        ([starts("XX", 5, 9, 0, YEAR + 2 * HOUR_MS)], False),
+        ([starts("XX", 0, 9, 9, None), starts("XX", 1, 2, 2, YEAR + DAY_MS, 1)], False),
+        ([starts("XX", 3, 0, 0, YEAR)], False),
+    ],
+    ids=["the first", "two in a row", "three in a row", "before one that worked", "on the day before", "none"],
+)
+def test_a_key_fails_when_every_start_failed_since_a_worker_last_showed_that_it_works(
+    tables: Callable[..., facts.Ask], rows: list[dict[str, Any]], failing: bool
+) -> None:
+    found = gathered(tables({"gold/starts": rows, "gold/causes": [ended("XX", 1)]}))
+    assert (found.failing, found.key_causes[0].failing) == (failing, failing)
+
+
+def test_ends_on_purpose_are_not_causes_and_other_causes_are_advice_of_their_own(
+    tables: Callable[..., facts.Ask],
+) -> None:
+    causes = [
+        *(
+            ended("LAX", 500, began=True, how="stopped", error=None),
+            ended("LAX", 30, began=True, how="memory", error=None),
+        ),
+        *(ended("SFO", 4, what="handler-error", how="error", error="KeyError", began=None), ended("SFO", 2, day=1)),
+    ]
+    worked = [starts("LAX", 30, 0, 0, YEAR), starts("SFO", 30, 2, 0, YEAR + 2 * DAY_MS, 1)]
+    found = gathered(tables({"silver/requests": [{"outcome": "ok"}], "gold/causes": causes, "gold/starts": worked}))
+    assert [what for what, _ in advice_of(found)][:3] == [
+        "SFO: some starts fail, FileNotFoundError",
+        "LAX: workers end by themselves, memory",
+        "SFO: its handler fails, KeyError",
+    ]
+
+
+@pytest.mark.parametrize("days", [1, 2, 3, 5, 15, 40])
+def test_the_last_whole_days_are_compared_with_as_many_before(tables: Callable[..., facts.Ask], days: int) -> None:
+    # Given so many days: requests and failed starts by their number, and an unfinished day after them
+    rows = [(date(2013, 1, 1) + timedelta(number), number) for number in range(days)]
+    found = gathered(
+        tables(
+            {
+                "gold/demand": [{"key": "a", "hour_ms": YEAR, "requests": n, "cold": 1, "day": day} for day, n in rows],
+                "gold/worker_hours": [{"key": "a", "up_ms": 10 * n, "idle_ms": 4, "day": day} for day, n in rows],
+                "silver/requests": [{"outcome": "error", "day": day} for day, _ in rows],
+            }
+        )
+    ).comparison
+    # Then the last week counts, or the second half of a shorter history
+    size = min(7, (days - 1) // 2)
+    if not size:
+        assert found is None
+        return
+    assert found is not None
+    now, before = range(days - 1 - size, days - 1), range(days - 1 - 2 * size, days - 1 - size)
+    told = {row.name: (row.before, row.now) for row in found.changes}
+    assert told["requests"] == (sum(before), sum(now))
+    assert told["cold starts"] == told["failed requests"] == (size, size)
+    assert told["worker time"] == (10 * sum(before), 10 * sum(now))
+    assert (found.first_day, found.last_day) == (str(rows[now[0]][0]), str(rows[now[-1]][0]))
 
 
 def test_the_mean_latency_of_a_key_weighs_each_day_by_its_requests(tables: Callable[..., facts.Ask]) -> None:

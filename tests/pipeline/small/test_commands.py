@@ -74,7 +74,7 @@ def test_the_commands_after_each_other_end_in_a_report_without_java_and_without_
     assert (again["events"], again["known_files"]) == (0, 1)
     rows: dict[str, Any] = tables["rows"]
     assert (rows["silver/requests"], rows["silver/events"], rows["gold/key_classes"]) == (REQUESTS, EVENTS, 2)
-    assert "11/11" in said[2][2]
+    assert "14/14" in said[2][2]
     assert "whole days of history" in said[3][1]
     page = tmp_path / "page.html"
     assert said[4][1] == f"report of core: {page}\n"
@@ -112,7 +112,7 @@ def test_ctrl_c_in_the_midst_of_a_query_ends_the_command_as_interrupted(lake: La
     words = ["tables", "--pool", "core", "--lake", str(lake.home.parent)]
     with subprocess.Popen([sys.executable, "-c", ENDLESS, *words], stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
-        said = running.stderr.read(len("  1/11"))
+        said = running.stderr.read(len("  1/14"))
         begun = worked(running.pid)
         until(lambda: worked(running.pid) > begun + 0.3, what="DuckDB works")
         running.send_signal(signal.SIGINT)

@@ -6,18 +6,21 @@ That Spark makes the same rows is shown in tables/test_against_plain_python.py.
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import TABLES
-from osrdyne_pipeline.small.engine import QUERIES, SmallEngine
+from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, build
 from osrdyne_pipeline.small.events_and_requests import REQUESTS
 from osrdyne_pipeline.small.lives import LIVES
-from tests.pipeline.tables.histories import Pool, made_plainly, made_small, random_history
+from tests.pipeline.tables.histories import Pool, made_plainly, made_small, random_history, read_small
 from tests.pipeline.tables.test_by_hand import STORIES
 
 HOURS = "gold/worker_hours"
@@ -49,6 +52,114 @@ def test_every_table_of_a_random_history_is_what_plain_python_makes(shape: tuple
             assert small[name] == rows, name
 
 
+def test_events_of_an_older_version_lack_callers_and_causes_and_make_all_tables(lake: Lake) -> None:
+    history = [
+        event._replace(caller=None, error=None, detail=None, output=None, log=None, began=None)
+        for event in random_history(6, keys=5, events_of_a_key=40)
+    ]
+    told = made_small(lake, history)
+    # As an older version wrote them, beside a file of ours
+    for file in lake.path("bronze").resolve().glob("**/*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        older = table.drop_columns(["caller", "error", "detail", "output", "log", "began"])
+        pq.write_table(older.slice(0, len(older) // 2), file)
+        pq.write_table(table.slice(len(older) // 2), file.with_name(f"more-{file.name}"))
+    with SmallEngine.open("1g") as engine:
+        build(engine, lake, lambda *_: None)
+    assert read_small(lake) == told
+
+
+LATEST = "loading\nTraceback (most recent call last):\n  ...\nFileNotFoundError: data/XX.json"
+
+
+def test_causes_are_counted_by_how_a_worker_ended_and_by_the_class_of_the_error(lake: Lake) -> None:
+    pool = Pool()
+    tell = pool.key("XX")
+    end: dict[str, Any] = {
+        "outcome": "exit 1",
+        "began": 0,
+        "detail": "worker exited with status 1",
+        "log": "/var/w.log",
+    }
+    tell("worker-ended", 10, output="FileNotFoundError: first", **end)
+    tell("worker-ended", 20, output=LATEST, **end)
+    tell("worker-ended", 30, output="a\nkilled", **end | {"began": 1, "outcome": "memory"})
+    tell("worker-ended", 40, outcome="stopped", began=0, detail="stopped: idle")
+    tell("worker-ended", 50, outcome="stopped", began=0, detail="stopped: stuck: nothing consumes")
+    tell("start-failed", 60, outcome="no-start", began=0, detail="no such image " + "x" * 900)
+    for number, error in enumerate(("KeyError", "KeyError", "a.b.GoneError", None)):
+        tell("finished", 70 + number, f"r{number}", outcome="error", error=error, worker_id="w")
+    tell("finished", 90, "good", outcome="ok", worker_id="w")
+
+    small = made_small(lake, pool.history)
+
+    found = {
+        (what, how, error, began): (times, example, log)
+        for _, what, how, error, began, times, _, example, log, _ in small["causes"]
+    }
+    assert found == {
+        ("worker-ended", "exit 1", "FileNotFoundError", False): (2, LATEST.splitlines()[-1], "/var/w.log"),
+        ("worker-ended", "memory", None, True): (1, "killed", "/var/w.log"),
+        ("worker-ended", "stopped", None, False): (1, "stopped: idle", None),
+        ("worker-ended", "stuck", None, False): (1, "stopped: stuck: nothing consumes", None),
+        ("start-failed", "no-start", None, False): (1, ("no such image " + "x" * 900)[:200], None),
+        ("handler-error", "error", "KeyError", None): (2, None, None),
+        ("handler-error", "error", "a.b.GoneError", None): (1, None, None),
+        ("handler-error", "error", None, None): (1, None, None),
+    }
+    # Of four failed starts, two came after a worker that had started.
+    [(_, started, failed, since, *_)] = small["starts"]
+    assert (started, failed, since) == (0, 4, 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_callers_and_idle_time_sum_to_the_worker_time_of_each_day(seed: int, lake: Lake) -> None:
+    small = made_small(lake, random_history(seed, keys=12, events_of_a_key=150))
+    billed: Counter[tuple[Any, Any]] = Counter()
+    for key, _, requests, cold, run_ms, busy_ms, day in small["bill"]:
+        assert min(requests, cold, run_ms, busy_ms) >= 0
+        billed[key, day] += busy_ms
+    up = {(key, day): (up_ms, busy_ms, idle_ms) for key, up_ms, busy_ms, idle_ms, _, day in small["worker_hours"]}
+    assert any(busy for _, busy, _ in up.values())
+    for place, (up_ms, busy_ms, idle_ms) in up.items():
+        assert billed[place] == busy_ms
+        assert billed[place] + idle_ms == up_ms
+    for column, whole in ((2, len(small["requests"])), (3, sum(row[3] for row in small["requests"]))):
+        assert sum(row[column] for row in small["bill"]) == whole
+
+
+def test_callers_of_requests_at_the_same_time_share_the_busy_time_by_their_run_time(lake: Lake) -> None:
+    # Given a group that is up for 100 s, in which anna's request runs for 30 s and, beside it, two of ben for 15 s each
+    pool = Pool()
+    tell = pool.key("LAX")
+    tell("group-started", 0)
+    runs = (("a", "anna", 10, 40), ("b", "ben", 20, 35), ("c", "ben", 25, 40), ("d", None, 60, 61))
+    for request, caller, begin, end in runs:
+        tell("request-received", 1000 * begin, request, worker_id="w", caller=caller)
+        tell("finished", 1000 * end, request, worker_id="w", outcome="ok")
+    tell("group-stopped", 100_000)
+    # Then 31 s were busy, of which 60/61 are shared by anna and ben in equal parts, and the rest is of nobody known
+    small = made_small(lake, pool.history)
+    assert [row[1:4] for row in small["worker_hours"]] == [(100_000, 31_000, 69_000)]
+    assert {caller: (requests, busy) for _, caller, requests, _, _, busy, _ in small["bill"]} == {
+        None: (1, 508),
+        "anna": (1, 15_246),
+        "ben": (2, 15_246),
+    }
+
+
+def test_the_daemon_names_the_caller_of_a_request_that_it_forwarded(lake: Lake) -> None:
+    pool = Pool()
+    tell = pool.key("LAX")
+    for request, caller in (("named", "anna"), ("unnamed", None)):
+        tell("orphan-seen", 0, request, caller=caller)
+        tell("request-received", 10, request, worker_id="w", caller="core-daemon")
+        tell("finished", 20, request, worker_id="w", outcome="ok")
+    tell("request-received", 30, "warm", worker_id="w", caller="ben")
+    found = {row[1]: row[-2] for row in made_small(lake, pool.history)["requests"]}
+    assert found == {"named": "anna", "unnamed": None, "warm": "ben"}
+
+
 def test_a_cause_of_failures_has_the_same_shape_as_in_plain_python(lake: Lake) -> None:
     pool = Pool()
     texts = (
@@ -74,7 +185,7 @@ def test_copies_and_the_order_of_reading_change_no_table(lake: Lake) -> None:
 def test_of_equal_events_in_a_millisecond_the_same_begins_for_every_part_of_a_query() -> None:
     # Given many keys with a request that is handed out twice at once after its end, and two without an identity at once
     history = """
-        select 'key-' || number as key, told.*, uuid()::varchar as event_id, 'w' as worker_id
+        select 'key-' || number as key, told.*, uuid()::varchar as event_id, 'w' as worker_id, null::varchar as caller
         from range(100000) as keys(number), (values
             ('request-received', 0, 'a', null), ('finished', 5, 'a', 'ok'),
             ('request-received', 10, 'a', null), ('request-received', 10, 'a', null),

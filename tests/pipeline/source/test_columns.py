@@ -29,6 +29,12 @@ def test_an_event_is_taken_apart() -> None:
         "request_id": "r",
         "outcome": "ok",
         "duration_ms": 3,
+        "osrdyne_user": "anna",
+        "error": "KeyError",
+        "reason": "why",
+        "output": "a\nb",
+        "log": "/var/w.log",
+        "started": 1,
     }
     assert row(event="finished", **given) == {
         "source": "core-events",
@@ -41,6 +47,12 @@ def test_an_event_is_taken_apart() -> None:
         "request_id": "r",
         "outcome": "ok",
         "duration_ms": 3,
+        "caller": "anna",
+        "error": "KeyError",
+        "detail": "why",
+        "output": "a\nb",
+        "log": "/var/w.log",
+        "began": 1,
         "problem": None,
         "raw": None,
     }

@@ -15,6 +15,8 @@ from benchmarks.sides import pipeline_plain as plain
 from benchmarks.sides import pipeline_plain_gold as gold
 from benchmarks.sides.pipeline_plain import Event, day_of
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.questions.bill import bill
+from osrdyne_pipeline.questions.causes import causes, starts
 from osrdyne_pipeline.questions.cold_starts import cold_starts
 from osrdyne_pipeline.questions.demand import demand
 from osrdyne_pipeline.questions.failures import failures
@@ -48,6 +50,11 @@ def made_small(lake: Lake, history: Iterable[Event]) -> dict[str, list[tuple[Any
         with lake.version("bronze") as aside:
             engine.copy("bronze", "from history", aside / "batch=written")
         build(engine, lake, lambda *_: None)
+    return read_small(lake)
+
+
+def read_small(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
+    """Read every table of a lake, as `made_small` gives them."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     with SmallEngine.open("1g") as engine:
         for name in QUERIES:
@@ -62,7 +69,7 @@ def made_plainly(history: Sequence[Event]) -> dict[str, list[tuple[Any, ...]]]:
     told = plain.events_of(history)
     asked = plain.requests_of(told)
     lived = plain.lives_of(told, asked)
-    by_hour, classes = gold.demand_of(asked), gold.key_classes_of(asked)
+    by_hour, classes, hours = gold.demand_of(asked), gold.key_classes_of(asked), gold.worker_hours_of(lived)
     rows: dict[str, Sequence[Sequence[object]]] = {
         "events": [(*event, day_of(event.time_ms)) for event in told],
         "requests": asked,
@@ -70,8 +77,11 @@ def made_plainly(history: Sequence[Event]) -> dict[str, list[tuple[Any, ...]]]:
         "demand": by_hour,
         "cold_starts": gold.cold_starts_of(asked, lived),
         "latency": gold.latency_of(asked),
-        "worker_hours": gold.worker_hours_of(lived),
+        "worker_hours": hours,
         "failures": gold.failures_of(asked, told),
+        "causes": gold.causes_of(told),
+        "starts": gold.starts_of(told),
+        "bill": gold.bill_of(asked, hours),
         "key_classes": classes,
         "forecast": gold.forecast_of(by_hour, classes),
     }
@@ -144,6 +154,9 @@ def made_of(spark: SparkSession, history: Iterable[Event]) -> Tables:
         "latency": latency(asked),
         "worker_hours": worker_hours(lived),
         "failures": failures(asked, told),
+        "causes": causes(told),
+        "starts": starts(told),
+        "bill": bill(asked, worker_hours(lived)),
         "key_classes": classes,
         "forecast": forecast(by_hour, classes),
         "keep_alive": keep_alive(asked, classes),
@@ -176,6 +189,17 @@ _SAID: tuple[tuple[str, Sequence[str | None]], ...] = (
     (names.ALIVE, (None,)),
     (names.STOPPING, (None,)),
     (names.REPLAYED, ("delivery_limit",)),
+    (names.WORKER_ENDED, ("exit 1", "stopped", "memory", None, "")),
+    (names.START_FAILED, ("no-start",)),
+)
+_CALLERS = (None, "", "anna", "ben", "空港", "core-daemon")
+_DETAILS = (None, "", "stopped: idle", "stopped: stuck: requests are ready", "worker exited with status 1")
+_ERRORS = (None, "", "KeyError", "a.b.FooError", "x" * 150)
+_LOGS = (None, "/var/log/w.log", "y" * 300)
+#: Last lines of workers, and what is almost like them.
+_OUTPUTS = (
+    *(None, "", "loading\nKeyError: '9'", "x.y_1.BadError: é\nKeyErrors: no\n \t\r\n", "FooError\r\nnothing", "A\n\n"),
+    *("FooError\n  FooError: in\nGoError", "a.B.CExit", "é" * 300, "SystemExit: 3\nbye\n", "1Error: x\n_Error: y"),
 )
 
 
@@ -200,6 +224,12 @@ def random_history(seed: int, *, keys: int, events_of_a_key: int) -> list[Event]
                 chance.choice((None, "w1", "w2")),
                 chance.choice((None, "", "a", "b", "1234")),
                 chance.choice(outcomes),
+                caller=chance.choice(_CALLERS),
+                error=chance.choice(_ERRORS),
+                detail=chance.choice(_DETAILS),
+                output=chance.choice(_OUTPUTS),
+                log=chance.choice(_LOGS),
+                began=chance.choice((None, 0, 1, 2)),
             )
         )
     return history

@@ -36,7 +36,10 @@ def made(spark: SparkSession, request: pytest.FixtureRequest) -> Made:
 
 @pytest.mark.parametrize(
     "table",
-    ["events", "requests", "lives", "demand", "cold_starts", "latency", "worker_hours", "failures", "key_classes"],
+    [
+        *("events", "requests", "lives", "demand", "cold_starts", "latency", "worker_hours", "failures", "causes"),
+        *("starts", "bill", "key_classes"),
+    ],
 )
 def test_a_table_is_what_plain_python_makes_of_the_same_events(made: Made, table: str) -> None:
     assert made.spark.tuples(table) == made.plain[table]

@@ -13,7 +13,6 @@ from osrdyne_bus.messages.envelopes import Envelope, Header
 from osrdyne_bus.messages.wire import (
     BusRequest,
     Notification,
-    class_name,
     notification_envelope,
     read_notification,
     read_reply,
@@ -22,7 +21,7 @@ from osrdyne_bus.messages.wire import (
     request_envelope,
 )
 from osrdyne_calls.errors import Expired, RemoteError, WorkerFailed
-from osrdyne_calls.handling import Outcome
+from osrdyne_calls.handling import Outcome, class_name
 from osrdyne_calls.replies import Reply
 
 TEXT = st.text(max_size=30)

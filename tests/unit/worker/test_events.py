@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any, cast
 
 import pytest
 
 from osrdyne_amqp import Message, Properties
+from osrdyne_calls.handling import Request, invoke
 from osrdyne_protocol import events
 from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, ActivityEvents, queued_ms
+from osrdyne_worker.in_flight import InFlight
 
 pytestmark = pytest.mark.looptime
 
@@ -135,6 +138,19 @@ async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_le
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
     await asyncio.sleep(2 * GATHER_TIME)
     assert [one.headers["x-event-time"] for one in teller.line.told] == [1000, 2000, 3000]
+
+
+async def test_the_end_of_a_request_has_the_class_of_the_error_and_nothing_that_it_says(teller: Teller) -> None:
+    def handler(request: Request) -> bytes:
+        raise {b"9": KeyError, b"html": HTTPException}[request.body]("a secret")
+
+    for body in (b"9", b"html"):
+        request = Request("42", body, {}, "id", False, None)
+        work = InFlight(request, cast("Any", None), 1.0, 1.0, outcome=invoke(handler, request), finished=1.5)
+        teller.activity.finished(work)
+    await asyncio.sleep(2 * GATHER_TIME)
+    assert [one.headers["x-error"] for one in teller.line.told] == ["KeyError", "http.client.HTTPException"]
+    assert "secret" not in repr([one.headers for one in teller.line.told])
 
 
 async def test_a_worker_with_nothing_to_do_is_not_woken(teller: Teller) -> None:

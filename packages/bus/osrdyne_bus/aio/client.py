@@ -14,12 +14,12 @@ from osrdyne_bus.messages.wire import (
     NO_HEADERS,
     BusRequest,
     Notification,
-    class_name,
     notification_envelope,
     read_reply,
     request_envelope,
 )
 from osrdyne_bus.targets import Priority, Target
+from osrdyne_calls.handling import class_name
 from osrdyne_calls.replies import Reply
 from osrdyne_protocol.durations import timeout_of
 

@@ -8,7 +8,7 @@
 | `subject` | the method | | the type of the event |
 | headers | `x-namespace`, `x-version`, `x-deadline` | `x-status`, `x-reason`, `x-error` | `x-publisher` |
 
-`x-status`, `x-reason` and `x-deadline` are those of pools (`osrdyne_protocol.headers`).
+`x-status`, `x-reason`, `x-error` and `x-deadline` are those of pools (`osrdyne_protocol.headers`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from osrdyne_bus.messages.envelopes import Envelope, Header, Id
 from osrdyne_calls.errors import RemoteError
 from osrdyne_calls.handling import Outcome, deadline_of
 from osrdyne_calls.replies import Reply, answer_of
-from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS, text
+from osrdyne_protocol.headers import X_DEADLINE, X_ERROR, X_REASON, X_STATUS, text
 from osrdyne_protocol.statuses import OK
 
 X_NAMESPACE = "x-namespace"
 X_VERSION = "x-version"
-#: Module and name of the class of exception that a handler raised.
-X_ERROR = "x-error"
 X_PUBLISHER = "x-publisher"
 
 #: What a request asks for that names no version.
@@ -130,11 +128,6 @@ def read_reply(envelope: Envelope, allowed: Mapping[str, type[Exception]] | None
         return found
     made.__cause__ = found
     return made
-
-
-def class_name(kind: type[BaseException]) -> str:
-    """Return module and name of a class, as in `x-error`."""
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def notification_envelope(notification: Notification) -> Envelope:

@@ -1,4 +1,4 @@
-"""`osrdyne pipeline`: `ingest`, `tables`, `recommend`, `report` and `forget`, one module each.
+"""`osrdyne pipeline`: `ingest`, `tables`, `recommend`, `report`, `bill` and `forget`, one module each.
 
 They share `options`, `output`, and `starting`, which starts Spark.
 """
@@ -18,6 +18,7 @@ or on a Spark cluster (--master, or spark-submit).""",
         "tables": Command(f"{_HERE}.tables:command", "Make the tables of the pool's events."),
         "recommend": Command(f"{_HERE}.recommend:command", "Find better delays, with evidence."),
         "report": Command(f"{_HERE}.report:command", "Write the results as one HTML page."),
+        "bill": Command(f"{_HERE}.bill:command", "Show who used the workers, and what that costs."),
         "forget": Command(f"{_HERE}.forget:command", "Remove events that were taken in wrongly."),
     },
 )

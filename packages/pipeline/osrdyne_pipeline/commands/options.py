@@ -23,7 +23,8 @@ def _pool(name: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
-def _memory(text: str) -> str:
+def memory(text: str) -> str:
+    """Return a size. Raises `BadParameter`."""
     if not _MEMORY.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is not a size such as 512m or 4g")
     return text
@@ -81,10 +82,14 @@ Memory = Annotated[
     str,
     typer.Option(
         envvar="OSRDYNE_PIPELINE_MEMORY",
-        callback=_memory,
+        callback=memory,
         help="Memory of the engine here; more data needs more time, not more of it.",
         metavar="SIZE",
     ),
+]
+Price = Annotated[
+    float | None,
+    typer.Option(envvar="OSRDYNE_PIPELINE_PRICE", min=0, metavar="NUMBER", help="Price of an hour of a worker."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]
 

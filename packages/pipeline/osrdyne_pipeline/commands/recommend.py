@@ -67,7 +67,7 @@ def command(
     ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal)
     with started("recommend", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
-        found = advice.recommend(shown(session, place, "silver/requests", "gold/key_classes"), ask, pool)
+        found = advice.recommend(shown(session, place, "silver/requests", "gold/starts", "gold/key_classes"), ask, pool)
     document = found.to_json()
     place.write_file(FILE, json_text.dumps(document))
     makers = ((stack, change.pulumi), (ansible, change.ansible))

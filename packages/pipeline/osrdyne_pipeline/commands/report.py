@@ -40,6 +40,7 @@ def command(
             callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
         ),
     ] = None,
+    price: options.Price = None,
     master: options.Master = None,
     memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
@@ -58,7 +59,7 @@ def command(
     with SmallEngine.open(memory) as engine, Steps() as steps:
         engine.show(place, *TABLES)
         found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
-    text = page(with_recommendation(found, place))
+    text = page(dataclasses.replace(with_recommendation(found, place), price=price))
     if output is None:
         place.write_file(PAGE, text)
     else:

@@ -13,6 +13,7 @@ import numpy as np
 
 from osrdyne_pipeline.recommendation import evidence
 from osrdyne_pipeline.recommendation.calls import DAY, Calls, Tables, collect
+from osrdyne_pipeline.recommendation.choices import failing
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.recommendation.evidence import CANDIDATES, Judged, Split, date
 from osrdyne_pipeline.recommendation.fitting import DelaySearch, Fitted, FittingPlan
@@ -37,6 +38,8 @@ MORE_HOURS = 1.05
 MORE_THAN_PROMISED = 1.03
 #: ... and this much more cold starts, when the goal is fewer hours.
 MORE_COLD = 1.05
+#: Of the keys that were left out, so many are named.
+MOST_FAILING = 20
 GOALS = ("cold", "hours")
 
 
@@ -57,12 +60,17 @@ class AdviceRequest:
 
 
 def recommend(tables: Tables, ask: AdviceRequest, pool: str) -> Recommendation:
-    """Return the recommendation from the tables `requests` and `key_classes`. Raises ValueError for another goal."""
+    """Return the recommendation from the tables `requests`, `starts` and `key_classes`.
+
+    Keys whose workers cannot be started are left out. Raises ValueError for another goal.
+    """
     if ask.goal not in GOALS:
         raise ValueError(f"{ask.goal!r} is not a goal; give {' or '.join(GOALS)}")
     classes = tables.table("select key, class from key_classes")
     by_key = dict(zip(*(classes.column(name).to_pylist() for name in ("key", "class")), strict=True))
-    return advise(collect(tables), by_key, ask, pool)
+    cannot_start = tables.table(failing.KEYS).column("key").to_pylist()
+    found = advise(collect(tables, cannot_start), by_key, ask, pool)
+    return replace(found, failing=tuple(cannot_start[:MOST_FAILING]), left_out=len(cannot_start))
 
 
 def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:

@@ -7,6 +7,7 @@ stretches only the newest weeks are taken.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -14,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -111,12 +113,17 @@ class Tables(Protocol):
         """Let queries know the rows of a query by a name meanwhile, so that they are computed once."""
 
 
-def collect(tables: Tables, most: int = MOST_STRETCHES) -> Calls:
-    """Return the calls of the table `requests`: all of them, or the newest whole weeks of at most `most` stretches."""
+def collect(tables: Tables, without: Collection[str] = (), most: int = MOST_STRETCHES) -> Calls:
+    """Return the calls of the table `requests`: all of them, or the newest whole weeks of at most `most` stretches.
+
+    Calls of the keys `without` are left out.
+    """
     with tables.kept("stretches", STRETCHES):
         since = _newest(tables, most)
         kept = "" if since is None else f"where begin_ms >= {since}"
         table = tables.table(f"select key, begin_ms, end_ms, requests from stretches {kept} order by key, begin_ms")
+    if without:
+        table = table.filter(pc.invert(pc.is_in(table.column("key"), pa.array(sorted(without), table["key"].type))))
     encoded = table.column("key").combine_chunks().dictionary_encode()
     return Calls.of(
         tuple(encoded.dictionary.to_pylist()),

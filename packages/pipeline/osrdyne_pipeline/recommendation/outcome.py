@@ -151,6 +151,9 @@ class Recommendation:
     fixed_curve: tuple[TradeoffPoint, ...]
     our_curve: tuple[TradeoffPoint, ...]
     evidence: RecommendationEvidence | None
+    #: Keys that were left out, because every start of their workers fails: how many, and the first of them.
+    left_out: int = 0
+    failing: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what `json` can write."""

@@ -15,6 +15,10 @@ def render(recommendation: Recommendation) -> str:
     lines = [f"pool {recommendation.pool}: {asked}, {days}"]
     if recommendation.shortened:
         lines.append("older weeks were left out, to stay within memory")
+    if recommendation.left_out:
+        named = ", ".join(map(repr, recommendation.failing[:SHOWN]))
+        more = f" and {recommendation.left_out - SHOWN} more" if recommendation.left_out > SHOWN else ""
+        lines.append(f"left out, because every start fails: {named}{more}")
     if recommendation.evidence is not None:
         lines += ["", *_evidence(recommendation.evidence)]
     if recommendation.classes:

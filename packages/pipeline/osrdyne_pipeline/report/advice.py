@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from osrdyne_pipeline.report import numbers
+from osrdyne_pipeline.report import causes, numbers
+from osrdyne_pipeline.report.causes import NextStep
 from osrdyne_pipeline.report.content import Forecast, ReportContent, ReportedEvidence
 
 #: Of worker time: above this, idle workers are worth a word.
 MUCH_IDLE = 0.6
-
-
-@dataclass(frozen=True)
-class NextStep:
-    """One thing to do, why, and the command for it where there is one."""
-
-    what: str
-    why: str
-    command: str | None = None
 
 
 def next_steps(content: ReportContent) -> list[NextStep]:
@@ -32,6 +23,7 @@ def next_steps(content: ReportContent) -> list[NextStep]:
             )
         ]
     found = [
+        *causes.steps(content),
         _delays(content),
         _failures(content),
         _slowest(content),
@@ -51,7 +43,8 @@ def _delays(content: ReportContent) -> NextStep:
     own = f", with settings of their own for {evidence.changed:,} keys" if evidence.changed else ""
     return NextStep(
         f"Review and apply other delays{own}",
-        f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}.",
+        f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}. "
+        + _saved(evidence.today.up_ms - evidence.ours.up_ms, content.price),
         f"osrdyne pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml",
     )
 
@@ -66,6 +59,14 @@ def _effect(evidence: ReportedEvidence) -> str:
         f"{today.cold:,} cold starts become {ours.cold:,}, "
         f"and {numbers.hours(today.up_ms)} of workers {numbers.hours(ours.up_ms)}"
     )
+
+
+def _saved(time_ms: int, price: float | None) -> str:
+    """What that saves, or costs, of worker time, and in money where an hour has a price."""
+    money = "" if price is None else f", {abs(time_ms) / numbers.HOUR_MS * price:,.2f} by the price of an hour"
+    if abs(time_ms) < numbers.HOUR_MS / 100:
+        return "Worker time stays the same."
+    return f"That {'saves' if time_ms > 0 else 'takes'} {numbers.hours(abs(time_ms))} of workers{money}."
 
 
 def _idle(content: ReportContent) -> str:

@@ -22,13 +22,18 @@ def legend(series: Sequence[Series]) -> Element:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
     """Return the numbers of a chart, folded away: for who cannot see it, and for who wants to copy them."""
+    return element("details", element("summary", "Numbers"), open_table(head, rows))
+
+
+def open_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
+    """Return a table that is shown at once."""
     cells = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
     inner = element(
         "table",
         element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
         element("tbody", *cells),
     )
-    return element("details", element("summary", "Numbers"), element("div", inner, class_="scroll"))
+    return element("div", inner, class_="scroll")
 
 
 def nothing(title: str, why: str) -> Element:

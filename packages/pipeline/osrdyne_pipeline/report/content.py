@@ -79,6 +79,57 @@ class Cause:
 
 
 @dataclass(frozen=True)
+class EndCause:
+    """Ends of workers, failed starts or errors of the handler of a key, with the same cause; see `gold/causes`."""
+
+    what: str
+    how: str
+    error: str | None
+    #: Whether the worker had said `started`; None where that is not known, or it is the handler that failed.
+    began: bool | None
+    times: int
+    last_ms: int
+    #: A line of the last worker's output, or the reason; and where its whole output is.
+    example: str | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True)
+class KeyCauses:
+    """How starts of a key's workers went, and the causes of what went wrong, the most frequent first."""
+
+    key: str
+    started: int
+    failed: int
+    #: Failed starts since a worker of it last showed that it works, and when that was; None: it never did.
+    failed_since: int
+    good_ms: int | None
+    #: Whether every start fails; see `recommendation.choices.failing`.
+    failing: bool
+    causes: list[EndCause]
+
+
+@dataclass(frozen=True)
+class MeasureChange:
+    """A measure of the last days beside the same number of days before; of times the unit is milliseconds."""
+
+    name: str
+    unit: str
+    before: int
+    now: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The last days of the tables beside as many before them."""
+
+    days: int
+    first_day: str
+    last_day: str
+    changes: list[MeasureChange]
+
+
+@dataclass(frozen=True)
 class HourForecast:
     """What an hour of the day after the last is expected to ask for, of one key class; `high` is the upper bound."""
 
@@ -155,6 +206,8 @@ class ReportContent:
     span: tuple[int, int] | None
     totals: Totals
     rejects: list[tuple[str, int]] = field(default_factory=list)
+    #: None where there are not two whole days.
+    comparison: Comparison | None = None
     demand: Buckets | None = None
     heat: list[KeyHours] = field(default_factory=list)
     cold_latency: list[LatencySplit] = field(default_factory=list)
@@ -164,11 +217,18 @@ class ReportContent:
     causes: list[Cause] = field(default_factory=list)
     #: Causes beyond those listed, and their requests.
     more_causes: tuple[int, int] = (0, 0)
-    #: Keys whose callers waited most for cold starts: key, cold requests, waited together.
+    #: Keys whose starts fail, workers end or handlers raise: those first that cannot be started at all.
+    key_causes: list[KeyCauses] = field(default_factory=list)
+    #: How many keys cannot be started at all.
+    failing: int = 0
+    #: Keys whose callers waited most for cold starts, and most of whose starts do not fail: key, cold requests, waited
+    #: together.
     slowest: list[tuple[str, int, int]] = field(default_factory=list)
     forecast: Forecast | None = None
     #: Total cold starts and worker time by delay, over all days.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     evidence: ReportedEvidence | None = None
+    #: The price of an hour of a worker, where a person gave one.
+    price: float | None = None
     #: Why there is no recommendation, where there is none.
     no_evidence: str = "No recommendation was made yet: osrdyne pipeline recommend makes one."

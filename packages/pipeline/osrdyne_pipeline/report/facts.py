@@ -6,8 +6,10 @@ Reads gold tables, and of silver the number of events and of outcomes; writes no
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+from osrdyne_pipeline.recommendation.choices import failing
 from osrdyne_pipeline.report import content, numbers
 from osrdyne_pipeline.report.element import shown
 from osrdyne_protocol.statuses import OK
@@ -17,6 +19,8 @@ HEAT_KEYS = 20
 LATENCY_KEYS = 7
 #: Causes of failures that are listed.
 CAUSES = 10
+#: Keys whose causes are listed, and causes of each.
+CAUSE_KEYS, KEY_CAUSES = 15, 5
 #: Columns that a chart over time has at most.
 COLUMNS = 120
 
@@ -30,7 +34,15 @@ Ask = Callable[[str], list[dict[str, Any]]]
 #: The tables that are asked; see schemas.TABLES.
 TABLES = (
     *("rejects", "silver/events", "silver/requests", "gold/demand", "gold/cold_starts", "gold/latency"),
-    *("gold/worker_hours", "gold/failures", "gold/key_classes", "gold/forecast", "gold/keep_alive"),
+    *(
+        "gold/worker_hours",
+        "gold/failures",
+        "gold/causes",
+        "gold/starts",
+        "gold/key_classes",
+        "gold/forecast",
+        "gold/keep_alive",
+    ),
 )
 
 
@@ -55,6 +67,7 @@ def gather(pool: str, ask: Ask, *, now_ms: int, progress: Progress) -> content.R
         span=span,
         totals=totals,
         rejects=rejects,
+        comparison=_comparison(ask),
         demand=demand,
         heat=heat,
         cold_latency=cold,
@@ -63,6 +76,8 @@ def gather(pool: str, ask: Ask, *, now_ms: int, progress: Progress) -> content.R
         classes=_classes(ask),
         causes=causes,
         more_causes=more,
+        key_causes=_key_causes(ask),
+        failing=ask(f"select count(*) as keys from ({failing.BY_KEY}) where failing")[0]["keys"],
         slowest=slowest,
         forecast=forecast,
         delays=delays,
@@ -87,6 +102,38 @@ def _totals(ask: Ask) -> content.Totals:
 def _span(ask: Ask) -> tuple[int, int] | None:
     (found,) = ask("select min(hour_ms) as first, max(hour_ms) as last from demand")
     return None if found["first"] is None else (found["first"], found["last"] + numbers.HOUR_MS)
+
+
+#: What is compared: its name, unit, table and sum.
+_MEASURES = (
+    ("requests", "", "demand", "sum(requests)"),
+    ("cold starts", "", "demand", "sum(cold)"),
+    ("failed requests", "", "requests", f"count(*) filter (outcome <> '{OK}')"),
+    ("failed starts", "", "starts", "sum(failed)"),
+    ("waiting for cold starts", "ms", "cold_starts", "sum(waited_ms)"),
+    ("worker time", "ms", "worker_hours", "sum(up_ms)"),
+    ("of it idle", "ms", "worker_hours", "sum(idle_ms)"),
+)
+
+
+def _comparison(ask: Ask) -> content.Comparison | None:
+    """The last week beside the one before; of a shorter history, its second half beside its first. Whole days only."""
+    (span,) = ask("select min(day) as first, max(day) as last from demand")
+    if span["first"] is None:
+        return None
+    # The last day is still going on, or may be.
+    days = min(7, (span["last"] - span["first"]).days // 2)
+    if days < 1:
+        return None
+    until = span["last"]
+    now, before = until - timedelta(days), until - timedelta(2 * days)
+    stretches = ((before, now), (now, until))
+    changes = []
+    for name, unit, table, sums in _MEASURES:
+        parts = (f"select {sums} from {table} where day >= '{low}' and day < '{high}'" for low, high in stretches)
+        ((was, found),) = (row.values() for row in ask(f"select ({next(parts)}) as before, ({next(parts)}) as now"))
+        changes.append(content.MeasureChange(name, unit, int(was or 0), int(found or 0)))
+    return content.Comparison(days, str(now), str(until - timedelta(1)), changes)
 
 
 def bucket_days(span: tuple[int, int]) -> int:
@@ -182,9 +229,33 @@ def _causes(ask: Ask) -> tuple[list[content.Cause], tuple[int, int]]:
     return listed, (whole["causes"] - len(listed), whole["requests"] - sum(cause.requests for cause in listed))
 
 
+def _key_causes(ask: Ask) -> list[content.KeyCauses]:
+    # A worker that was stopped on purpose is not a cause.
+    causes = """select key, what, how, error, began, sum(times)::bigint as times, max(last_ms) as last_ms,
+            arg_max(example, last_ms) as example, arg_max(log, last_ms) as log
+        from causes where how <> 'stopped' group by key, what, how, error, began"""
+    keys = ask(
+        f"""select key, coalesce(started, 0)::bigint as started, coalesce(failed, 0)::bigint as failed,
+                coalesce(failed_since, 0)::bigint as failed_since, good_ms, coalesce(failing, false) as failing
+            from (select key, sum(times) as times from ({causes}) group by key) left join ({failing.BY_KEY}) using (key)
+            order by failing desc, times desc, key limit {CAUSE_KEYS}"""
+    )
+    found: dict[str, list[content.EndCause]] = {row["key"]: [] for row in keys}
+    top = ask(
+        f"""from ({causes}) select * qualify row_number() over (partition by key order by times desc, last_ms desc,
+            what, how, error, began) <= {KEY_CAUSES} order by times desc, last_ms desc, what, how, error, began"""
+    )
+    for row in top:
+        if (key := row.pop("key")) in found:
+            found[key].append(content.EndCause(**row))
+    return [content.KeyCauses(**row, causes=found[row["key"]]) for row in keys]
+
+
 def _slowest(ask: Ask) -> list[tuple[str, int, int]]:
+    # Where most starts fail, callers wait for what never comes: `_key_causes` has those keys.
     rows = ask(
-        """select key, sum(cold)::bigint as cold, sum(waited_ms)::bigint as waited from cold_starts
+        f"""select key, sum(cold)::bigint as cold, sum(waited_ms)::bigint as waited from cold_starts
+            where key not in (select key from ({failing.BY_KEY}) where failing or failed > started)
             group by key having waited > 0 order by waited desc, key limit 3"""
     )
     return [(shown(row["key"]), row["cold"], row["waited"]) for row in rows]

@@ -49,6 +49,11 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 or percent == round(percent) else f"{percent:.2g} %"
 
 
+def change(before: float, now: float) -> str:
+    """Return by how much a number grew, in per cent; a dash where there was nothing before."""
+    return f"{100 * (now / before - 1):+.0f} %".replace("-", "−") if before else "–"
+
+
 def day(milliseconds: int) -> str:
     """Return the day of a time in UTC as 2013-12-21."""
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d}"

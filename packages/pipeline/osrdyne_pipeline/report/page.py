@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from xml.etree.ElementTree import Element
 
-from osrdyne_pipeline.report import advice, numbers, recommended, sections
+from osrdyne_pipeline.report import advice, causes, numbers, recommended, sections
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.element import element, html
 
@@ -29,6 +29,7 @@ def page(content: ReportContent) -> str:
         element(
             "main",
             sections.demand(content),
+            sections.comparison(content),
             recommended.before_and_after(content),
             recommended.trade_off(content),
             recommended.by_class(content),
@@ -36,6 +37,7 @@ def page(content: ReportContent) -> str:
             sections.latency(content),
             sections.workers(content),
             sections.failures(content),
+            causes.why_workers_end(content),
             sections.forecast(content),
             sections.classes(content),
         ),
@@ -83,7 +85,7 @@ def _effect(content: ReportContent) -> list[Element]:
     if content.evidence is None or content.evidence.reasons or not content.evidence.today.cold:
         return []
     today, ours = content.evidence.today, content.evidence.ours
-    change = f"{100 * (ours.cold / today.cold - 1):+.0f} %".replace("-", "−")
+    change = numbers.change(today.cold, ours.cold)
     more = f"{numbers.short(today.cold)} → {numbers.short(ours.cold)}, held-out days"
     return [_tile("cold starts, if applied", change, more)]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from osrdyne_pipeline.report import numbers
-from osrdyne_pipeline.report.cards import legend, nothing, section, table
+from osrdyne_pipeline.report.cards import legend, nothing, open_table, section, table
 from osrdyne_pipeline.report.charts.bars import bars
 from osrdyne_pipeline.report.charts.columns import columns
 from osrdyne_pipeline.report.charts.frame import Series
@@ -32,6 +32,21 @@ def demand(content: ReportContent) -> Element:
         legend(series),
         table(["from (UTC)", "cold", "warm"], _rows(found)),
     )
+
+
+def comparison(content: ReportContent) -> Element:
+    """Return the last days beside as many before them."""
+    title, found = "The last days and those before", content.comparison
+    if found is None:
+        return nothing(title, "There are no two whole days to compare.")
+    shown_as = {"": numbers.count, "ms": numbers.duration}
+    rows = [
+        [row.name, shown_as[row.unit](row.before), shown_as[row.unit](row.now), numbers.change(row.before, row.now)]
+        for row in found.changes
+    ]
+    stretch = "day" if found.days == 1 else f"{found.days} days"
+    lead = f"{found.first_day} to {found.last_day}, beside the {stretch} before."
+    return section(title, lead, open_table(["", "before", "now", "change"], rows))
 
 
 def heat(content: ReportContent) -> Element:

@@ -22,6 +22,12 @@ _ORDER = (
     "duration_ms",
     "source",
     "offset",
+    "caller",
+    "error",
+    "detail",
+    "output",
+    "log",
+    "began",
 )
 
 

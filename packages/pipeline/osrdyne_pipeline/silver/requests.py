@@ -49,6 +49,7 @@ def _of_requests(events: DataFrame) -> DataFrame:
             "time_ms",
             "outcome",
             "worker_id",
+            F.when(F.col("caller") != "", F.col("caller")).alias("caller"),
         )
     )
 
@@ -84,6 +85,7 @@ def _joined(rows: DataFrame) -> DataFrame:
     finished = F.min(F.when(_ends() & _is(names.FINISHED), end))
     dead = F.min(F.when(_is(names.DEAD_LETTERED), end))
     received = F.when(_is(names.REQUEST_RECEIVED), time_ms)
+    said = F.struct("time_ms", "caller")
     return rows.groupBy(*_REQUEST).agg(
         F.min("time_ms").alias("seen_ms"),
         F.max(_is(names.ORPHAN_SEEN) | _is(names.FORWARDED)).alias("cold"),
@@ -94,6 +96,8 @@ def _joined(rows: DataFrame) -> DataFrame:
         F.count_if(_gave_back()).cast("int").alias("returns"),
         finished.alias("finished"),
         dead.alias("dead"),
+        F.min(F.when(_is(names.ORPHAN_SEEN) & F.col("caller").isNotNull(), said)).alias("woke"),
+        F.min(F.when(_is(names.REQUEST_RECEIVED) & F.col("caller").isNotNull(), said)).alias("asked"),
     )
 
 
@@ -154,6 +158,8 @@ def _in_parts(requests: DataFrame) -> DataFrame:
         F.coalesce("finished.worker_id", "last.worker_id").alias("worker_id"),
         "returns",
         F.when(by_worker, names.FINISHED).when(done, names.DEAD_LETTERED).alias("ended_by"),
+        # Of a request that the daemon forwarded, a worker knows the daemon's user only.
+        F.when(F.col("cold"), F.col("woke.caller")).otherwise(F.col("asked.caller")).alias("caller"),
         day_of("seen_ms").alias("day"),
     ).select(*REQUESTS.names)
 

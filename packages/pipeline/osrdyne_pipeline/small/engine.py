@@ -20,6 +20,8 @@ import pyarrow as pa
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import BY_DAY, Lake
 from osrdyne_pipeline.schemas import TABLES
+from osrdyne_pipeline.small.bill import BILL
+from osrdyne_pipeline.small.causes import CAUSES, STARTS
 from osrdyne_pipeline.small.events_and_requests import EVENTS, REQUESTS
 from osrdyne_pipeline.small.failures import FAILURES
 from osrdyne_pipeline.small.gold import COLD_STARTS, DEMAND, KEY_CLASSES, LATENCY, WORKER_HOURS
@@ -44,6 +46,9 @@ QUERIES = {
     "gold/latency": LATENCY,
     "gold/worker_hours": WORKER_HOURS,
     "gold/failures": FAILURES,
+    "gold/causes": CAUSES,
+    "gold/starts": STARTS,
+    "gold/bill": BILL,
     "gold/key_classes": KEY_CLASSES,
     "gold/forecast": FORECAST,
     "gold/keep_alive": KEEP_ALIVE,
@@ -227,7 +232,9 @@ def _reading(lake: Lake, name: str) -> str:
         f"{day_of(_DAY_OF[name])} as day" if field.name == "day" and name in _DAY_OF else f'"{field.name}"'
         for field in schema
     )
-    return f"select {columns} from read_parquet([{files}], hive_partitioning = false)"
+    # Columns that an older version did not write are null, as for Spark.
+    rows = f"from read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+    return f"select {columns} from ({_nothing(name)} union all by name {rows})"
 
 
 def _nothing(name: str) -> str:

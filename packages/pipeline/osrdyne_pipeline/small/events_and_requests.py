@@ -19,14 +19,15 @@ EVENTS = """
     qualify row_number() over (
         partition by event_id
         order by time_ms, key, event, request_id nulls first, worker_id nulls first, outcome nulls first,
-            duration_ms nulls first, source, "offset"
+            duration_ms nulls first, source, "offset", caller nulls first, error nulls first, detail nulls first,
+            output nulls first, log nulls first, began nulls first
     ) = 1
 """
 
 REQUESTS = f"""
     with told as (
         select key, coalesce(nullif(request_id, ''), '~' || event_id) as request_id, {kind_of(_KINDS)} as kind,
-            time_ms, outcome, worker_id
+            time_ms, outcome, worker_id, nullif(caller, '') as caller
         from events
         where event in ({", ".join(f"'{event}'" for event in _KINDS)})
           and (nullif(request_id, '') is not null or event = '{names.REQUEST_RECEIVED}')
@@ -55,7 +56,9 @@ REQUESTS = f"""
             count(*) filter (kind = 2) as deliveries,
             count(*) filter (kind = 3 and not ends) as returns,
             min({moment("outcome", "worker_id")}) filter (kind = 3 and ends) as finished,
-            min({moment("outcome")}) filter (kind = 4) as dead
+            min({moment("outcome")}) filter (kind = 4) as dead,
+            min({moment("caller")}) filter (kind = 0 and caller is not null) as woke,
+            min({moment("caller")}) filter (kind = 2 and caller is not null) as asked
         from numbered group by key, request_id, number
     ), waiting as (
         select *, least(finished.at, dead.at) as done_ms,
@@ -94,6 +97,7 @@ REQUESTS = f"""
         coalesce(finished.worker_id, last.worker_id) as worker_id,
         returns::integer as returns,
         case when finished is not null then '{names.FINISHED}' when done then '{names.DEAD_LETTERED}' end as ended_by,
+        case when cold then woke.caller else asked.caller end as caller,
         {day_of("seen_ms")} as day
     from begun
 """

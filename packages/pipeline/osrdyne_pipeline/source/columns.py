@@ -24,6 +24,11 @@ TEXTS = {
     "worker_id": names.X_WORKER_ID,
     "request_id": names.X_REQUEST_ID,
     "outcome": names.X_OUTCOME,
+    "caller": names.X_USER,
+    "error": names.X_ERROR,
+    "detail": names.X_REASON,
+    "output": names.X_OUTPUT,
+    "log": names.X_LOG,
 }
 _BATCH = (BATCH, BATCH.encode())
 _TEXT_OR_NONE = {str, type(None)}
@@ -68,6 +73,7 @@ def _record_batch(source: str, messages: Sequence[StreamMessage]) -> pa.RecordBa
         for header, seconds in zip(headers, timestamps, strict=True)
     ]
     columns["duration_ms"] = [names.integer(header, names.X_DURATION) for header in headers]
+    columns["began"] = [names.integer(header, names.X_STARTED) for header in headers]
     columns["problem"] = problems = [
         _problem(text, time, seconds) for text, time, seconds in zip(texts, times, timestamps, strict=True)
     ]

@@ -47,6 +47,12 @@ OF_EVENTS = (
     names.X_REQUEST_ID,
     names.X_OUTCOME,
     names.X_DURATION,
+    names.X_USER,
+    names.X_ERROR,
+    names.X_REASON,
+    names.X_OUTPUT,
+    names.X_LOG,
+    names.X_STARTED,
     names.X_BATCH_VERSION,
 )
 #: Messages handed on at once, and after how many bytes of their bodies and headers fewer are.

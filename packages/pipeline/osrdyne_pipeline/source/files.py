@@ -1,5 +1,5 @@
-"""Events in files: Parquet and JSON lines, gzipped or not, with the columns key, event, event_id, time_ms, worker_id,
-request_id, outcome and duration_ms. Only `event` and `key` must be there; what we do not know is left alone.
+"""Events in files: Parquet and JSON lines, gzipped or not, with columns such as key, event, event_id and time_ms, which
+are all in `values.COLUMNS`. Only `event` and `key` must be there; what we do not know is left alone.
 
 A file that ends too early gives what it holds up to there, and a row with the problem. A line that is not an event
 gives a row with the problem, and the next line is read.

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.questions.bill import bill
+from osrdyne_pipeline.questions.causes import causes, starts
 from osrdyne_pipeline.questions.cold_starts import cold_starts
 from osrdyne_pipeline.questions.demand import demand
 from osrdyne_pipeline.questions.failures import failures
@@ -33,6 +35,9 @@ STEPS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "gold/latency": (latency, ("silver/requests",)),
     "gold/worker_hours": (worker_hours, ("silver/lives",)),
     "gold/failures": (failures, ("silver/requests", "silver/events")),
+    "gold/causes": (causes, ("silver/events",)),
+    "gold/starts": (starts, ("silver/events",)),
+    "gold/bill": (bill, ("silver/requests", "gold/worker_hours")),
     "gold/key_classes": (key_classes, ("silver/requests",)),
     "gold/forecast": (forecast, ("gold/demand", "gold/key_classes")),
     "gold/keep_alive": (keep_alive, ("silver/requests", "gold/key_classes")),

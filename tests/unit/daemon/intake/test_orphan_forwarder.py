@@ -703,6 +703,17 @@ async def test_what_a_client_writes_into_the_daemons_headers_does_not_change_who
         await until(lambda: "c" in one.state.tracker.wanted, within=0.05)
 
 
+async def test_the_event_of_an_orphan_names_the_user_that_the_broker_checked_and_none_that_is_not() -> None:
+    async with forwarding_with() as one:
+        one.orphan("a", user_id="u", headers={headers.X_USER: "another"})
+        one.orphan("b", user_id=OWN, headers={headers.X_USER: "first", headers.X_HOPS: 1})
+        one.orphan("c", headers={headers.X_USER: "another"})
+        await until(
+            lambda: len([event for event, _ in one.lifecycle.events if event == "orphan-seen"]) == 3, within=0.5
+        )
+        assert [sent[headers.X_USER] for sent in one.lifecycle.ends if headers.X_USER in sent] == ["u", "first"]
+
+
 async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_refusal_counts() -> None:
     async with forwarding_with(new_keys=1) as one:
         for number in range(10):
