@@ -253,11 +253,12 @@ class StandInManagement(ManagementApi):
 
 
 class StandInLifecycle(LifecycleEvents):
-    """Keeps what was recorded: (event, key), and what the ends of workers say."""
+    """Keeps what was recorded: (event, key), what the ends of workers say, and why requests were not served."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.ends: list[dict[str, Any]] = []
+        self.reasons: list[str] = []
 
     def record(
         self,
@@ -266,9 +267,12 @@ class StandInLifecycle(LifecycleEvents):
         *,
         request_id: str | bytes | None = None,
         outcome: str | None = None,
+        reason: str | None = None,
         more: Mapping[str, str | int] | None = None,
     ) -> None:
         self.events.append((event, key))
+        if reason is not None:
+            self.reasons.append(reason)
         if more:
             self.ends.append({"event": event, "outcome": outcome, **more})
 

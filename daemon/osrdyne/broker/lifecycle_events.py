@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from osrdyne_amqp.event_line import EventLine
-from osrdyne_protocol import events
+from osrdyne_protocol import events, headers
 
 #: Longest request id that an event repeats, in characters.
 _REQUEST_ID_LENGTH = 255
+#: Longest reason of a request's end, in characters.
+_REASON_LENGTH = 500
 
 
 class LifecycleEvents:
@@ -30,13 +32,15 @@ class LifecycleEvents:
         *,
         request_id: str | bytes | None = None,
         outcome: str | None = None,
+        reason: str | None = None,
         more: Mapping[str, str | int] | None = None,
     ) -> None:
-        """Send one event about a key, with `more` headers.
+        """Send one event about a key, with `more` headers. `reason` says why a request was not served, cut to one line.
 
         Never raises: an event that cannot be sent (a foreign message's key or id) must not fail its request.
         """
         identity = request_id if isinstance(request_id, str) else None
+        why = {} if reason is None else {headers.X_REASON: " ".join(reason.split())[:_REASON_LENGTH]}
         self._line.send(
             key,
             [
@@ -47,6 +51,7 @@ class LifecycleEvents:
                     request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
                     outcome=outcome,
                 )
+                | why
                 | dict(more or {})
             ],
         )

@@ -163,6 +163,9 @@ def _described(status: str, headers: Mapping[str, Any], correlation_id: str) -> 
 
 def _meaning(error: RemoteError) -> str:
     parts = [f"{error.status}: {statuses.STATUSES.get(error.status, 'This status is not in the table of statuses.')}"]
+    # The body goes to standard output, perhaps into a file. What a handler raised is in it.
+    if said := statuses.first_line(error.body):
+        parts.append(f"It says: {said}")
     if error.reason:
         parts.append(f"Reason: {error.reason}")
     if isinstance(error, Expired) and error.stage is not None:

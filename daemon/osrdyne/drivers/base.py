@@ -52,7 +52,8 @@ class WorkerEnd:
     worker_id: str | None = None
     #: For how long it ran.
     seconds: float | None = None
-    #: The last lines that it wrote, as `redaction.last_lines` returns them; none of a worker that was to stop.
+    #: The last lines that it wrote, as `redaction.last_lines` returns them. Of a worker that was to stop, only a driver
+    #: that has them at hand says them.
     output: tuple[str, ...] = ()
     #: Where a person finds all that it wrote: a file, or a command.
     log: str = ""
@@ -61,6 +62,13 @@ class WorkerEnd:
     def short(self) -> str:
         """Return it in a word or two: `exit 1`, `signal 9`, `memory`."""
         return self.how.value if self.code is None else f"{self.how.value} {self.code}"
+
+    @property
+    def trace(self) -> str:
+        """Return where its output is, and the last line of it, to be put behind a sentence; empty where unknown."""
+        where, last = f"see {self.log}" if self.log else "", self.output[-1] if self.output else ""
+        said = ": ".join(part for part in (where, last) if part)
+        return f"; {said}" if said else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class DeadLetterResponder(MessageHandler):
                 verdict.key,
                 request_id=message.properties.correlation_id,
                 outcome=verdict.status or keep_as,
+                reason=verdict.reason,
             )
 
     def _dropped(self, message: Message) -> None:

@@ -215,7 +215,7 @@ class OrphanForwarder(MessageHandler):
             # count each refusal.
             refused = answer.status if answer.status == statuses.START_FAILED else answer.refused
             often = refused is not None and self.refusals.observe(refused, self.state.clock()) is None
-            self._answered(message, answer.status, reported=not often)
+            self._answered(message, answer, reported=not often)
         else:
             await self._put_back(message, seen_ms, let_in=let_in)
 
@@ -236,19 +236,25 @@ class OrphanForwarder(MessageHandler):
             await self._send_back(message, exchange, properties)
             self.metrics.orphans.labels("put_back").inc()
         except MessageRefused as error:
-            if await self.error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
-                self._answered(message, statuses.INVALID_REQUEST)
+            answer = ErrorAnswer(statuses.INVALID_REQUEST, str(error))
+            if await self.error_replies.settle(message, status=answer.status, reason=answer.reason):
+                self._answered(message, answer)
             else:
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
 
-    def _answered(self, message: Message, status: str, *, reported: bool = True) -> None:
+    def _answered(self, message: Message, answer: ErrorAnswer, *, reported: bool = True) -> None:
         """Acknowledge, count and report an orphan that was answered."""
         self.deliveries.ack(message.delivery_tag)
-        self.metrics.orphans.labels(status).inc()
-        self.metrics.ended(status)
+        self.metrics.orphans.labels(answer.status).inc()
+        self.metrics.ended(answer.status)
         if not reported:
             return
         # An event cannot carry an invalid key.
         with contextlib.suppress(InvalidKey):
-            key, request_id = keys.decode(message.routing_key), message.properties.correlation_id
-            self.lifecycle.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)
+            self.lifecycle.record(
+                events.DEAD_LETTERED,
+                keys.decode(message.routing_key),
+                request_id=message.properties.correlation_id,
+                outcome=answer.status,
+                reason=answer.reason,
+            )

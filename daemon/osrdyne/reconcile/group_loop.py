@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from osrdyne.broker.lifecycle_events import LifecycleEvents
@@ -256,7 +257,14 @@ class GroupLoop:
     def _ended(self, key: str, end: WorkerEnd, error: str | None) -> None:
         """Note that a worker ended, once what it said before has come."""
         plan, stopped = self._stops.get(key, _BY_REQUEST), end.how is How.STOPPED
-        reason = error or (f"stopped: {plan.reason}" if stopped else "ended while no daemon watched it")
+        if stopped and plan.failed:
+            # Only its output may say why it does not work, and an engine may delete that with it.
+            attempts = self._state.groups.attempts
+            attempts[key] = group_rules.after_end_of_stop(self._state.groups.attempt(key), plan, end.trace)
+        elif stopped and error is None:
+            end = replace(end, output=())
+        trace = end.trace if plan.failed else ""
+        reason = error or (f"stopped: {plan.reason}{trace}" if stopped else "ended while no daemon watched it")
         # What no daemon watched may be why requests expire, but says nothing about a start.
         failed, counts = plan.failed or not stopped, stopped or error is not None
         now, began = self._state.clock(), self._state.groups.attempt(key).started_at

@@ -106,6 +106,14 @@ def after_end(attempt: Attempt, *, started: bool | None, held: int | None, now: 
     return replace(_worked(attempt), failures=0, not_before=now) if held else _worked(attempt)
 
 
+def after_end_of_stop(attempt: Attempt, plan: GroupPlan, trace: str) -> Attempt:
+    """Return what is remembered once a worker has ended that was stopped by `plan`, because it did not work.
+
+    `trace` says where its output is, and the last line of it.
+    """
+    return replace(attempt, error=f"{plan.reason}{trace}") if attempt.error == plan.reason else attempt
+
+
 def after_started(attempt: Attempt, *, at: float | None) -> Attempt:
     """Return what is remembered once a worker has said that it consumes, last at `at`: a start has worked.
 

@@ -247,13 +247,14 @@ class DockerDriver:
                 worker_id=facts.worker_id(found),
                 log=f"docker logs {called}" if runs else "",
             )
+            lines = await self._engine.last_lines(container_id, redaction.MOST_LINES)
+            end = replace(end, output=credential.shown(lines, self._template.worker_amqp_uri_file))
+            said = f": {end.output[-1]}" if end.output else ""
             if facts.is_stopping(called):
                 end = replace(end, how=How.STOPPED, code=None)
                 error = self._outlasted(container_id, facts.grace(found))
+                error = None if error is None else f"{error}{said}"
             else:
-                lines = await self._engine.last_lines(container_id, redaction.MOST_LINES)
-                end = replace(end, output=credential.shown(lines, self._template.worker_amqp_uri_file))
-                said = f": {end.output[-1]}" if end.output else ""
                 error = f"worker {endings.how(state, exit_code)}{said}"
             refused = None
             if not runs:

@@ -59,7 +59,7 @@ class ExitReports:
             await self._launcher.until_written(ended.name)
         end = self._end(ended.name, record, ended.end, seconds=seconds)
         if requested:
-            end = dataclasses.replace(end, how=How.STOPPED, code=None, output=end.output if ended.killed else ())
+            end = dataclasses.replace(end, how=How.STOPPED, code=None)
         if former is not None:
             await asyncio.wait([former])
         error = self._error(ended, end)
@@ -83,13 +83,12 @@ class ExitReports:
 
     def _error(self, ended: ProcessExit, end: WorkerEnd) -> str | None:
         """Return what a person should know of an exit, None for a requested one."""
-        trace = f"see {end.log}" + (f": {end.output[-1]}" if end.output else "")
         if ended.killed:
             return (
                 f"worker did not end within {self._grace:g} s of SIGTERM and was killed; "
-                f"what it held goes back to its queue; {trace}"
+                f"what it held goes back to its queue{end.trace}"
             )
-        return None if end.how is How.STOPPED else f"worker {ended.how} after {end.seconds:.1f} s; {trace}"
+        return None if end.how is How.STOPPED else f"worker {ended.how} after {end.seconds:.1f} s{end.trace}"
 
 
 def fields(record: ProcessRecord) -> dict[str, object]:

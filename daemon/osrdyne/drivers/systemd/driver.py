@@ -234,7 +234,8 @@ class SystemdDriver:
         if event.gone and not event.failed:
             self._spawn(self._forget, record)
         seconds = max(0.0, time.time() - event.began_at / 1e6) if event.began_at else None
-        end = WorkerEnd(event.how, event.code, record.worker_id, seconds)
+        hint = self._journal.hint(self._place.unit_of(name))
+        end = WorkerEnd(event.how, event.code, record.worker_id, seconds, log=hint)
         if event.error is None:
             self._unread.tell(Change(record.key, None, end))
         else:
@@ -249,8 +250,8 @@ class SystemdDriver:
     async def _tell_error(self, record: UnitRecord, event: UnitEvent, end: WorkerEnd) -> None:
         unit = self._place.unit_of(record.name)
         output = self._groups.shown(await self._journal.last_lines(unit, event.began_at, redaction.MOST_LINES))
-        end = replace(end, output=output, log=self._journal.hint(unit))
-        error = f"worker {event.error}; see {end.log}" + (f": {output[-1]}" if output else "")
+        end = replace(end, output=output)
+        error = f"worker {event.error}{end.trace}"
         log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
         self._unread.tell(Change(record.key, error, end))
 

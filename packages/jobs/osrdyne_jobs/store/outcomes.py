@@ -15,8 +15,11 @@ from osrdyne_jobs.store.sql import OF_RUN, TOKEN, WAITING, next_job, seconds
 MOST_REASON = 2000
 #: Seconds in which the worker of a run goes on with the next job of its resource. After them, redo casts it.
 HANDOVER_SECONDS = 5.0
-#: Why a run is lost.
-LOST = "its worker did not renew the lease: it ended, hung, or could not reach the database"
+#: Why a run is lost. Only the pool's daemon knows how its worker ended.
+LOST = (
+    "its worker did not renew the lease: it ended, hung, or could not reach the database; "
+    "`osrdyne status --key` of the job's resource says how workers ended"
+)
 
 _END_RUN = (
     update(run)

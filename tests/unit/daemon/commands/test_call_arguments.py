@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.commands import call as module
+from osrdyne_calls.errors import WorkerFailed
 from testbed.command_line import Done, osrdyne
 
 #: Where nothing listens: the port of tcpmux.
@@ -89,3 +91,15 @@ def test_help_warns_of_a_password_on_the_command_line() -> None:
 
 def test_the_version_is_shown() -> None:
     assert osrdyne("--version").out.startswith(b"osrdyne 0.")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"KeyError: '9'\nmore", "It says: KeyError: '9' Reason: the handler raised an exception "),
+        (b"\xff", "why. Reason: "),
+    ],
+)
+def test_the_line_of_an_error_reply_has_the_first_line_of_its_body(body: bytes, says: str) -> None:
+    error = WorkerFailed(status="error", body=body, reason="the handler raised an exception")
+    assert says in module._meaning(error)

@@ -129,6 +129,7 @@ async def test_a_caller_reads_how_workers_failed_while_its_request_waited(status
         await until(lambda: one.acked == [1])
         text = one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
         assert text.endswith("; the last one failed: worker exited with status 1: no such file")
+        assert one.lifecycle.reasons == [text]
         for kept in one.sent(POISON):
             assert kept.properties.headers[headers.X_POISON_DETAIL] == text
 
@@ -140,6 +141,7 @@ async def test_a_caller_may_be_spared_how_workers_failed_and_the_inventory_has_i
         await until(lambda: one.acked == [1])
         text = one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
         assert text == "workers took the request and failed, too often"
+        assert "no such file" in one.lifecycle.reasons[0]
         assert "no such file" in one.sent(POISON)[0].properties.headers[headers.X_POISON_DETAIL]
 
 

@@ -159,6 +159,7 @@ async def test_an_orphan_whose_workers_cannot_be_started_is_answered_at_once_wit
         )
         assert 0 < given[headers.X_RETRY_AFTER] <= 4000
         assert ("dead-lettered", "42") in one.lifecycle.events
+        assert one.lifecycle.reasons == [given[headers.X_REASON]]
         assert not one.publisher.sent_to(NAMES.request_exchange, "42")
 
 

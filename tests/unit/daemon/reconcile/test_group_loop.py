@@ -528,6 +528,34 @@ async def test_a_stop_is_an_end_with_its_reason() -> None:
         assert (fact.end.how, fact.reason, fact.failed) == (How.STOPPED, "stopped: idle", False)
 
 
+async def test_the_end_of_a_worker_that_was_stopped_because_it_hung_says_what_it_wrote_last() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.loop._stops["42"] = group_rules.GroupPlan(reason="stuck: no consumer", failed=True)
+        loop.loop._failed("42", "stuck: no consumer")
+        end = WorkerEnd(How.STOPPED, worker_id="w", output=("begins", "loads for ever"), log="w.log")
+        loop.driver.crash("42", None, end)
+        await until(lambda: loop.state.ends.of("42"), within=1.0)
+        (fact,) = loop.state.ends.of("42")
+        assert fact.reason == "stopped: stuck: no consumer; see w.log: loads for ever"
+        assert fact.end.output == end.output
+        assert loop.state.groups.attempt("42").error == "stuck: no consumer; see w.log: loads for ever"
+
+
+async def test_the_end_of_a_worker_that_was_stopped_though_it_worked_leaves_out_what_it_wrote() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.loop._stops["42"] = group_rules.GroupPlan(reason="idle")
+        loop.driver.crash("42", None, WorkerEnd(How.STOPPED, worker_id="w", output=("bye",), log="w.log"))
+        await until(lambda: loop.state.ends.of("42"), within=1.0)
+        (fact,) = loop.state.ends.of("42")
+        assert (fact.reason, fact.end.output) == ("stopped: idle", ())
+
+
 async def test_an_end_that_no_daemon_watched_is_a_cause_of_what_expires_and_no_failed_start() -> None:
     loop = Loop()
     loop.want("42")

@@ -1,0 +1,119 @@
+"""Asking all who can say what is wrong with a key: callers, commands, the inventory, the events and the metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pika
+from prometheus_client.parser import text_string_to_metric_families
+
+from osrdyne_client import Client, OsrdyneError
+from osrdyne_protocol import headers
+from osrdyne_protocol.event_batches import unpack
+from testbed.causes import COMMAND, EVENTS, METRICS, POISON, PYTHON, STATUS, Cause, masked
+from testbed.command_line import osrdyne
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
+
+#: Log messages of the daemon that say why a key does not work.
+_OF_A_KEY = ("group failed; it is tried again", "queue action failed; it is tried again")
+_CORRELATION_ID = re.compile(r" \(correlation id \S+\)")
+_AGO = re.compile(r"^\S+ ago, ")
+
+
+class Events:
+    """All activity events of a pool since this was made."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._connection = pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost)))
+        self._channel = self._connection.channel()
+        self._queue = self._channel.queue_declare("", exclusive=True).method.queue
+        self._channel.queue_bind(self._queue, pool.names.activity_exchange)
+        self._seen: list[tuple[str, dict[str, Any]]] = []
+
+    def of(self, key: str) -> list[str]:
+        """Return a line for each event of a key: its name, its outcome and its reason."""
+        while True:
+            found, properties, body = self._channel.basic_get(self._queue, auto_ack=True)
+            if found is None:
+                break
+            self._seen += [(found.routing_key, dict(event)) for event in unpack(properties.headers, body)]
+        names = (headers.X_EVENT, headers.X_OUTCOME, headers.X_REASON)
+        return [": ".join(str(event[name]) for name in names if name in event) for of, event in self._seen if of == key]
+
+    def close(self) -> None:
+        if self._connection.is_open:
+            self._connection.close()
+
+
+@dataclass
+class Askers:
+    """Those who ask about one key of a pool."""
+
+    pool: Pool
+    daemon: DaemonProcess
+    events: Events
+    key: str = "XX"
+
+    def in_python(self, body: bytes, timeout: float) -> list[str]:
+        """Return what a caller's program reads."""
+        with Client(self.pool.client_uri, self.pool.names.pool) as client:
+            try:
+                return [f"answer {client.call(self.key, body, timeout=timeout).body!r}"]
+            except OsrdyneError as error:
+                return [_CORRELATION_ID.sub("", f"{type(error).__name__}: {error}")]
+
+    def by_command(self, body: bytes, timeout: float) -> list[str]:
+        """Return what `osrdyne call` writes to standard error."""
+        words = ("call", self.key, body, "--pool", self.pool.names.pool, "--timeout", f"{timeout:g}")
+        done = osrdyne(*words, variables={"OSRDYNE_CLIENT_URI": self.pool.client_uri})
+        return [_CORRELATION_ID.sub("", line) for line in done.err.splitlines()]
+
+    def status(self) -> list[str]:
+        """Return the lines of `osrdyne status --key`, without how long ago something was."""
+        done = osrdyne("status", "--url", self.daemon.url, "--key", self.key)
+        return [_AGO.sub("", " ".join(line.split())) for line in done.out.decode().splitlines()]
+
+    def poison(self) -> list[str]:
+        """Return the lines of `osrdyne poison show` of the last entry, none where there is no entry."""
+        words = ("--pool", self.pool.names.pool)
+        variables = {"OSRDYNE_OPERATOR_URI": self.pool.uri(self.pool.users.operator)}
+        listed = osrdyne("poison", "list", "--json", *words, variables=variables)
+        ids = [entry["id"] for entry in json.loads(listed.out)["entries"]]
+        shown = [osrdyne("poison", "show", one, *words, variables=variables).out.decode() for one in ids[-1:]]
+        return "".join(shown).splitlines()
+
+    def metrics(self) -> list[str]:
+        """Return the series of the daemon that are not 0."""
+        families = text_string_to_metric_families(self.daemon.get("/metrics"))
+        found = [one for family in families for one in family.samples if one.value]
+        labels = [",".join(f'{name}="{value}"' for name, value in one.labels.items()) for one in found]
+        return [f"{one.name}{{{text}}}" if text else one.name for one, text in zip(found, labels, strict=True)]
+
+    def logged(self) -> list[str]:
+        """Return why the key did not work, by the log of the daemon."""
+        lines = (line for line in self.daemon.lines() if line["message"] in _OF_A_KEY and line["key"] == self.key)
+        return list(dict.fromkeys(masked(line["reason"]) for line in lines))
+
+    def check(self, cause: Cause, said: dict[str, list[str]]) -> None:
+        """Check that each asker gets the words of the page, and no less than the log of the daemon has.
+
+        `said` is what callers read. The others are asked until they say it: news need a moment.
+        """
+        later = {STATUS: self.status, EVENTS: lambda: self.events.of(self.key), METRICS: self.metrics}
+        later |= {POISON: self.poison} if POISON in cause.words else {}
+        for asker, ask in later.items():
+            with contextlib.suppress(AssertionError):
+                until(lambda asker=asker, ask=ask: not cause.missing(asker, ask()), within=30.0)  # type: ignore[misc]
+            said[asker] = ask()
+            assert not cause.missing(asker, said[asker]), (asker, cause.missing(asker, said[asker]), said[asker])
+        for asker in (PYTHON, COMMAND):
+            assert not cause.missing(asker, said[asker]), (asker, said[asker])
+        for reason in self.logged()[-1:]:
+            for asker in (PYTHON, COMMAND, STATUS, EVENTS, POISON):
+                if asker in said and cause.patterns(asker):
+                    assert any(reason in masked(line) for line in said[asker]), (asker, reason, said[asker])

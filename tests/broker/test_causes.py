@@ -1,0 +1,155 @@
+"""Each cause of docs/reference/causes.md on a real pool of subprocesses: who asks reads the words of the page."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from testbed.asking import Askers, Events
+from testbed.causes import COMMAND, PYTHON, causes
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+
+#: A worker that does this with each request.
+SERVE = """
+import ctypes, os, signal, time
+from osrdyne_worker import run
+
+def handle(request):
+    {}
+
+run(handle)
+"""
+#: Memory for the interpreter, and not for what is asked for.
+LITTLE_MEMORY = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2)\n"
+MUCH = "bytearray(64 << 30)"
+WRONG_PASSWORD = """
+import os
+from osrdyne_runtime.addresses import *
+user, _, rest = os.environ["WORKER_AMQP_URI"].partition("@")
+os.environ["WORKER_AMQP_URI"] = user.rpartition(":")[0] + ":wrong@" + rest
+os.environ.pop("WORKER_AMQP_URI_FILE", None)
+"""
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a cause is made: the worker's program, and settings of pool and daemon. `timeout`: seconds of a call."""
+
+    program: str = ""
+    command: list[str] = field(default_factory=list)
+    pool: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
+    timeout: float = 60.0
+    #: What callers read while workers are tried is not of interest.
+    tried_first: bool = False
+
+    @property
+    def worker(self) -> list[str]:
+        return self.command or [sys.executable, "-c", self.program]
+
+
+def dies(line: str, **pool: Any) -> Made:
+    return Made(SERVE.format(line), pool={"delivery_limit": 1, **pool})
+
+
+MISSING_FILE = "open('data/XX.json')"
+MADE = {
+    "a file that it needs is missing": Made(MISSING_FILE),
+    "a module is missing": Made("import no_such_module"),
+    "it needs more memory than its limit at its start": Made(LITTLE_MEMORY + MUCH),
+    "its program is missing": Made(command=["/nowhere/worker"]),
+    "its password is wrong": Made(WRONG_PASSWORD + SERVE.format("pass")),
+    "it runs, and never says `started`": Made(
+        "print('loading the model', flush=True)\nimport time; time.sleep(1000)",
+        tables={"limits": {"start_grace": 1.0}},
+        tried_first=True,
+    ),
+    "the handler ends the process": dies("os._exit(3)"),
+    "it has a segmentation fault": dies("ctypes.string_at(0)"),
+    "it is killed from outside": dies("os.kill(os.getpid(), signal.SIGKILL)"),
+    "the handler hangs": dies("time.sleep(1000)", consumer_timeout=4.0),
+    "the handler raises": Made(SERVE.format("{}['9']")),
+    "the handler returns what is not bytes": Made(SERVE.format("return 5")),
+    "the handler needs more memory than its limit": Made(LITTLE_MEMORY + SERVE.format(MUCH)),
+    "a file is missing, and `start_failures` is 0": Made(MISSING_FILE, pool={"start_failures": 0}, timeout=6.0),
+}
+#: In `make test`: quick ones of each kind.
+QUICK = {"a file that it needs is missing", "its program is missing", "the handler raises"}
+
+
+@pytest.fixture
+def ask(make_pool: MakePool, make_daemon: MakeDaemon) -> Iterator[Callable[..., Askers]]:
+    """Make a pool with a daemon, and those who ask about it."""
+    made: list[Events] = []
+
+    def of(how: Made) -> Askers:
+        pool = make_pool(**{"start_failures": 3, **how.pool})
+        made.append(Events(pool))
+        return Askers(pool, make_daemon(pool, worker=how.worker, **how.tables), made[-1])
+
+    yield of
+    for events in made:
+        events.close()
+
+
+@pytest.mark.parametrize(
+    "title", [pytest.param(one, marks=() if one in QUICK else pytest.mark.full, id=one) for one in MADE]
+)
+def test_each_who_asks_reads_what_broke(ask: Callable[[Made], Askers], title: str) -> None:
+    how, cause = MADE[title], causes()[title]
+    askers = ask(how)
+    if how.tried_first:
+        askers.in_python(b"x", how.timeout)
+    said = {PYTHON: askers.in_python(b"x", how.timeout), COMMAND: askers.by_command(b"x", how.timeout)}
+    askers.check(cause, said)
+
+
+# --- what no queue or broker takes ------------------------------------------------------------------------------------
+
+REFUSED, BUSY = "the broker refuses the key's queue", "all workers are busy until the deadline"
+
+
+@pytest.mark.full
+def test_each_who_asks_reads_that_the_broker_refuses_the_queue(ask: Callable[[Made], Askers]) -> None:
+    askers = ask(Made(SERVE.format("pass")))
+    pool = askers.pool
+    # Room for the reply queue of one caller at a time
+    pool.broker.management.put("vhost-limits", pool.vhost, "max-queues", body={"value": len(pool.queues()) + 1})
+    said = {PYTHON: askers.in_python(b"x", 4.0), COMMAND: askers.by_command(b"x", 4.0)}
+    askers.check(causes()[REFUSED], said)
+
+
+@contextmanager
+def busy(askers: Askers) -> Iterator[None]:
+    """Keep the only worker busy."""
+    before = sum(line.startswith("request-received") for line in askers.events.of(askers.key))
+    caller = threading.Thread(target=askers.in_python, args=(b"x", 60.0))
+    caller.start()
+    until(
+        lambda: sum(line.startswith("request-received") for line in askers.events.of(askers.key)) > before,
+        what="a worker that is busy",
+    )
+    try:
+        yield
+    finally:
+        caller.join()
+
+
+@pytest.mark.full
+def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[Made], Askers]) -> None:
+    askers = ask(Made(SERVE.format("time.sleep(6)")))
+    with busy(askers):
+        said = {PYTHON: askers.in_python(b"x", 2.0)}
+    with busy(askers):
+        said[COMMAND] = askers.by_command(b"x", 2.0)
+    askers.check(causes()[BUSY], said)
