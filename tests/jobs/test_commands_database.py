@@ -11,7 +11,7 @@ from sqlalchemy import text
 from osrdyne_jobs.database.engines import (
     FILE_VARIABLE,
     VARIABLE,
-    VERSION_TABLE,
+    VERSIONS,
     engine_for,
     engine_from_environment,
     newest_version,
@@ -49,7 +49,7 @@ def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:
     osrdyne("jobs", "migrate", variables=variables)
     engine = engine_for(database_url)
     with engine.begin() as connection:
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608 - our own name
+        connection.execute(text(f"UPDATE {VERSIONS.noted_in} SET version_num = '9999'"))  # noqa: S608 - our own name
     engine.dispose()
 
     assert "of a version that this osrdyne_jobs does not know" in refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from alembic.config import Config
+import pytest
 from alembic.script import ScriptDirectory
 
 from osrdyne_jobs.database import engines as database
@@ -20,7 +20,11 @@ def test_a_worker_imports_neither_alembic_nor_what_asyncio_needs_of_sqlalchemy()
     assert {"alembic", "sqlalchemy.orm", "sqlalchemy.ext.asyncio"} & {*loaded} == set()
 
 
-def test_the_newest_version_of_the_tables_is_the_one_that_alembic_would_make() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(database.MIGRATIONS))
-    assert database.newest_version() == ScriptDirectory.from_config(config).get_current_head()
+@pytest.mark.parametrize("chain", [database.VERSIONS, database.ADDITIONS], ids=lambda chain: chain.folder)
+def test_the_newest_version_of_the_tables_is_the_one_that_alembic_would_make(chain: database.Chain) -> None:
+    scripts = ScriptDirectory(str(database.MIGRATIONS), version_locations=[str(database.MIGRATIONS / chain.folder)])
+    assert chain.revisions()[-1] == scripts.get_current_head()
+
+
+def test_no_revision_is_in_both_chains_of_migrations() -> None:
+    assert {*database.VERSIONS.revisions()} & {*database.ADDITIONS.revisions()} == set()

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from flit_core.sdist import SdistBuilder  # type: ignore[import-untyped]
 
-import release
 import setup
 import steps
 from testbed import package_index
 from testbed.distributions import Environment, Wheels
-from tests.release.two_versions import Version, install
+from tests.release.two_versions import Version, install, tree_before
 
 RELAY = "osrdyne-relay[client,node,worker]"
+JOBS = "osrdyne-jobs[postgresql]"
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,13 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """The newest release that is not this one, of its own commit."""
     place = tmp_path_factory.mktemp("before")
     (place / "tree").mkdir()
-    now = release.git("rev-parse", "HEAD")
-    commit = next(commit for commit in map(release.commit_of, release.released()) if commit != now)
-    archive = subprocess.run(["git", "archive", commit], cwd=steps.ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "--extract", "--directory", place / "tree"], input=archive, check=True)
-    return install(place / "tree", place / "before", "osrdyne", "osrdyne-worker", RELAY)
+    return install(tree_before(place / "tree"), place / "before", "osrdyne", "osrdyne-worker", RELAY, JOBS)
 
 
 @pytest.fixture(scope="session")
 def after(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """What is there now."""
-    return install(steps.ROOT, tmp_path_factory.mktemp("after") / "after", "osrdyne[status]", RELAY)
+    return install(steps.ROOT, tmp_path_factory.mktemp("after") / "after", "osrdyne[status]", RELAY, JOBS)
 
 
 @pytest.fixture

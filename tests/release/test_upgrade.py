@@ -2,139 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import pika
 import pytest
 
-from osrdyne_runtime.settings_text import to_toml
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import until
 from tests.conftest import Vhost
-from tests.release.two_versions import KEYS, Caller, Version, last_answers
+from tests.release.live_pool import LATEST, LivePool, live_pool
+from tests.release.two_versions import KEYS, Caller, Version
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
-#: No reply comes later than that, in seconds, whatever is exchanged.
-LATEST = 10.0
 #: Says which process answered, and of which environment.
 WORKER = """
 import os, sys
 from osrdyne_worker import run
 run(lambda request: f"{os.getpid()} {sys.prefix}".encode())
 """
-#: Calls a key once.
-ASK = """
-import os, sys
-from osrdyne_client import Client
-with Client(os.environ["AMQP_URI"], "core") as client:
-    client.call(sys.argv[1], b"", timeout=60)
-"""
 CALLER = Caller("from osrdyne_client import Client", "Client(os.environ['AMQP_URI'], 'core')")
-
-
-@dataclass
-class LivePool:
-    """A pool with its daemon, and callers of both versions, each with keys of its own."""
-
-    folder: Path
-    variables: dict[str, str]
-    daemon: subprocess.Popen[bytes] | None = None
-    started: int = 0
-
-    def declare(self, version: Version) -> None:
-        """Declare the pool's exchanges, queues and policies, as that version has them."""
-        script = version.tree / "examples/quickstart/declare_pool.py"
-        apply = [version.environment.program("osrdyne"), "pool", "apply", "--settings", "settings.toml"]
-        command = [version.python, str(script), "core"] if script.exists() else apply
-        subprocess.run(command, env=self.variables, cwd=self.folder, check=True)
-
-    def settings(self, workers: Version) -> None:
-        """Have workers started of a version."""
-        pool = {"name": "core", "unbind_delay": 600, "stop_delay": 600}
-        template = {"command": [workers.python, str(self.folder / "worker.py")]}
-        driver = {"kind": "subprocess", "state_directory": str(self.folder / "state"), "template": template}
-        text = to_toml({"pool": pool, "driver": driver, "status": {"port": 0}})
-        (self.folder / "settings.toml").write_text(text)
-
-    def exchange_daemon(self, version: Version) -> None:
-        """End the daemon as a service manager does, and start one of a version. A key that is called between waits."""
-        self.end_daemon()
-        with self.new_key_asked(version) if self.started else nullcontext():
-            self.start_daemon(version)
-
-    @contextmanager
-    def new_key_asked(self, version: Version) -> Iterator[None]:
-        """Have a key called that has no worker; its request waits, and is answered after the context ends."""
-        command = [version.python, "-c", ASK, f"new-{self.started}"]
-        with subprocess.Popen(command, env=self.variables) as caller:
-            try:
-                until(self.holds_orphan, what="a request that waits")
-                yield
-                assert caller.wait(timeout=LATEST) == 0
-            finally:
-                caller.kill()
-
-    def holds_orphan(self) -> bool:
-        with pika.BlockingConnection(pika.URLParameters(self.variables["AMQP_URI"])) as connection:
-            declared = connection.channel().queue_declare("core-orphan", passive=True)
-            return int(declared.method.message_count) > 0
-
-    def start_daemon(self, version: Version) -> None:
-        self.started += 1
-        log = self.folder / f"daemon-{self.started}.log"
-        with log.open("wb") as file:
-            command = [version.python, "-m", "osrdyne.cli", "daemon", "--settings", "settings.toml"]
-            self.daemon = subprocess.Popen(command, cwd=self.folder, env=self.variables, stdout=file, stderr=file)
-        until(lambda: "acting" in log.read_text() or self.ended(), what="the daemon acts")
-        assert not self.ended(), log.read_text()
-
-    def ended(self) -> bool:
-        return self.daemon is None or self.daemon.poll() is not None
-
-    def end_daemon(self) -> None:
-        if self.daemon is not None:
-            self.daemon.send_signal(signal.SIGTERM)
-            assert self.daemon.wait(timeout=PATIENCE) == 0
-
-    def answered_by(self, workers: Version) -> Callable[[], bool]:
-        """Whether the last answer of each key is of a version."""
-
-        def all_are() -> bool:
-            return all(
-                answer.endswith(f" {workers.environment.place}") for answer in last_answers(self.folder).values()
-            )
-
-        return all_are
 
 
 @pytest.fixture
 def pool(vhost: Vhost, tmp_path: Path) -> Iterator[LivePool]:
-    broker = vhost.broker
-    user, password = broker.admin, broker.admin_password
-    variables = {
-        "PATH": os.environ["PATH"],
-        "AMQP_URI": vhost.amqp_uri(),
-        "OSRDYNE_DAEMON_BROKER__AMQP_URI": vhost.amqp_uri(),
-        "OSRDYNE_DAEMON_DRIVER__WORKER_AMQP_URI": vhost.amqp_uri(),
-        "MANAGEMENT_URI": broker.management_url.replace("://", f"://{user}:{password}@"),
-    }
-    variables["OSRDYNE_DAEMON_BROKER__MANAGEMENT_URI"] = variables["MANAGEMENT_URI"]
-    (tmp_path / "worker.py").write_text(WORKER)
-    live = LivePool(tmp_path, variables)
-    yield live
-    if not live.ended():
-        live.end_daemon()
-    for record in (tmp_path / "state").rglob("*.json"):
-        if (pid := json.loads(record.read_text()).get("pid")) is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    with live_pool(vhost, tmp_path, WORKER) as live:
+        yield live
 
 
 @pytest.mark.parametrize("first", ["daemon", "workers"])

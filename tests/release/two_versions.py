@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flit_core.wheel import make_wheel_in  # type: ignore[import-untyped]
 
+import release
 import setup
 import steps
 from testbed.distributions import Environment
@@ -65,7 +66,7 @@ def install(tree: Path, place: Path, *packages: str) -> Version:
     """Make an environment with packages of a tree; what others made is what its lock pins."""
     wheels = place / "wheels"
     wheels.mkdir(parents=True)
-    for project in [*tree.glob("packages/*/pyproject.toml"), tree / "daemon/pyproject.toml"]:
+    for project in [*tree.glob("packages/*/pyproject.toml"), *tree.glob("[di]*/pyproject.toml")]:
         make_wheel_in(project, wheels)
     made = Environment(place / "environment")
     uv = str(steps.BIN / "uv")
@@ -75,6 +76,15 @@ def install(tree: Path, place: Path, *packages: str) -> Version:
     command = [uv, "pip", "install", "--quiet", *where, *packages]
     subprocess.run(command, check=True, env=steps.environment(**setup.pip_settings()))
     return Version(made, tree)
+
+
+def tree_before(place: Path) -> Path:
+    """Unpack the newest release that is not this one, of its own commit."""
+    now = release.git("rev-parse", "HEAD")
+    commit = next(commit for commit in map(release.commit_of, release.released()) if commit != now)
+    archive = subprocess.run(["git", "archive", commit], cwd=steps.ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "--extract", "--directory", place], input=archive, check=True)
+    return place
 
 
 @dataclass
@@ -101,13 +111,26 @@ class Caller:
     key: str = "key"
 
     @contextmanager
-    def called(self, version: Version, folder: Path, variables: Mapping[str, str]) -> Iterator[Answers]:
-        """Have a client of a version call keys until the end of the context; then all its answers are there."""
-        answers, keys = Answers(), [f"{version.name}-{number}" for number in range(KEYS)]
-        file = folder / f"{version.name}.jsonl"
+    def called(
+        self, version: Version, folder: Path, variables: Mapping[str, str], name: str | None = None
+    ) -> Iterator[Answers]:
+        """Have a client of a version call keys until the end of the context; then all its answers are there.
+
+        `name` begins the names of its keys: those of two clients of one version differ.
+        """
+        with self.called_by([version.python], name or version.name, folder, variables) as answers:
+            yield answers
+
+    @contextmanager
+    def called_by(
+        self, python: Sequence[str], name: str, folder: Path, variables: Mapping[str, str]
+    ) -> Iterator[Answers]:
+        """Do the same with a client whose Python is started by a command."""
+        answers, keys = Answers(), [f"{name}-{number}" for number in range(KEYS)]
+        file = folder / f"{name}.jsonl"
         program = _CALLER.format(imports=self.imports, client=self.client, key=self.key)
         with file.open("wb") as output:
-            command = [version.python, "-c", program, *keys]
+            command = [*python, "-c", program, *keys]
             caller = subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=output)
         try:
             until(lambda: {key for key, *_ in lines(file)} == {*keys}, what="answers")

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -37,12 +39,17 @@ from osrdyne_jobs.database import addresses, bounds, forks
 from osrdyne_jobs.database.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.console.imports import extra
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 from osrdyne_runtime.settings import secrets
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+log = log_lines.logger(__name__)
 
 #: Whether the transaction that begins now only reads.
 _READS: ContextVar[bool] = ContextVar("osrdyne_jobs_reads", default=False)
@@ -217,61 +224,113 @@ def writing(engine: Engine, *, timeout: float = bounds.CALL_TIMEOUT_SECONDS) -> 
         yield connection
 
 
-#: The scripts of Alembic. Their names begin with their revisions, which grow.
+#: The scripts of Alembic.
 MIGRATIONS = Path(__file__).parent / "migrations"
-#: Where Alembic notes which version the tables have; a program that shares the database has its own.
-VERSION_TABLE = "osrdyne_job_version"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Scripts of Alembic that follow each other, in a folder. Their names begin with their revisions, which grow."""
+
+    folder: str
+    #: The table where Alembic notes how far the chain is; a program that shares the database has its own.
+    noted_in: str
+
+    def revisions(self) -> list[str]:
+        """Return its revisions in order, without the second that importing Alembic takes."""
+        return sorted(file.name.partition("_")[0] for file in (MIGRATIONS / self.folder).glob("[0-9]*.py"))
+
+    def present(self, connection: Connection) -> str:
+        """Return how far the tables of a database are, "" where they have nothing of it."""
+        if not inspect(connection).has_table(self.noted_in):
+            return ""
+        query: Select[tuple[Any]] = select(column("version_num")).select_from(table(self.noted_in))
+        return connection.execute(query).scalar() or ""
+
+
+#: What programs must know, and what those of the release before need not know: see `migrations`.
+VERSIONS = Chain("versions", "osrdyne_job_version")
+ADDITIONS = Chain("additions", "osrdyne_job_additions")
+#: Seconds for which a migration waits for other transactions, while all later ones wait behind it; and seconds in which
+#: it tries again.
+LOCK_SECONDS, LOCKED_SECONDS = 2.0, 300.0
 
 
 def migrate(engine: Engine) -> None:
     """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm.
 
-    Raises JobError where a later version of this package has changed them.
+    Programs that work with them go on. Raises JobError where a later version of this package has changed the tables,
+    and where other transactions hold them for five minutes.
     """
+    until = time.monotonic() + LOCKED_SECONDS
+    retry = Retry(first=1.0, limit=5.0)
+    outage = OutageLog(log, "the tables", meanwhile="trying again, and programs go on", database=place(engine))
+    while True:
+        try:
+            with engine.begin() as connection:
+                _migrate(connection)
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            if time.monotonic() > until:
+                raise JobError(
+                    "other transactions hold the tables, those of a back-up for example; try again when they have ended"
+                ) from error
+            outage.failed(reason(error), time.monotonic())
+            time.sleep(retry.failed())
+        else:
+            outage.over(time.monotonic())
+            return
+
+
+#: PostgreSQL's code for that.
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+def _migrate(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
-    from alembic.util import CommandError
 
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, "head")
-        except CommandError as error:
-            raise JobError(f"the tables are of a version that this osrdyne_jobs does not know: {error}") from error
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
+    present = {chain: chain.present(connection) for chain in (VERSIONS, ADDITIONS)}
+    if present[VERSIONS] > VERSIONS.revisions()[-1]:
+        raise JobError(f"the tables are of a version that this osrdyne_jobs does not know: {present[VERSIONS]}")
+    missing = [(revision, chain) for chain in present for revision in chain.revisions() if revision > present[chain]]
+    # In the order of their numbers: later ones of either chain build on earlier ones of both
+    for revision, chain in sorted(missing, key=itemgetter(0)):
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.set_main_option("path_separator", "newline")
+        config.set_main_option("version_locations", str(MIGRATIONS / chain.folder))
+        config.attributes.update(connection=connection, chain=chain)
+        command.upgrade(config, revision)
 
 
 def check_tables(engine: Engine) -> None:
-    """Raise NoSchema unless the tables are those of this version."""
+    """Raise NoSchema unless the tables are those of this version; what was added later does not matter."""
     with reading(engine) as connection:
         check_tables_over(connection)
 
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
-    if _version(connection) != newest_version():
+    if VERSIONS.present(connection) != VERSIONS.revisions()[-1]:
+        raise NoSchema
+    if ADDITIONS.present(connection) < ADDITIONS.revisions()[-1]:
         raise NoSchema
 
 
 def present_version(engine: Engine) -> str | None:
-    """Return the version of the tables, or None where there are none."""
+    """Return the version of the tables with what was added to them, or None where there are none."""
     with reading(engine) as connection:
-        return _version(connection)
-
-
-def _version(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    query: Select[tuple[Any]] = select(column("version_num")).select_from(table(VERSION_TABLE))
-    return connection.execute(query).scalar()
+        return max(VERSIONS.present(connection), ADDITIONS.present(connection)) or None
 
 
 def newest_version() -> str:
-    """Return the version that `migrate` brings the tables to, without the second that importing Alembic takes."""
-    return max(file.name for file in MIGRATIONS.glob("versions/[0-9]*.py")).partition("_")[0]
+    """Return the version that `migrate` brings the tables to."""
+    return max(VERSIONS.revisions()[-1], ADDITIONS.revisions()[-1])
 
 
 def reason(error: SQLAlchemyError) -> str:

@@ -1,11 +1,9 @@
-"""Alembic's entry: `osrdyne_jobs.database.engines.migrate` passes the connection."""
+"""Alembic's entry: `osrdyne_jobs.database.engines.migrate` passes the connection, and which chain it goes along."""
 
 from alembic import context
 
-from osrdyne_jobs.database.engines import VERSION_TABLE
 from osrdyne_jobs.database.tables import metadata
 
-context.configure(
-    connection=context.config.attributes["connection"], target_metadata=metadata, version_table=VERSION_TABLE
-)
+given = context.config.attributes
+context.configure(connection=given["connection"], target_metadata=metadata, version_table=given["chain"].noted_in)
 context.run_migrations()

@@ -1,1 +1,1 @@
-"""One module a version."""
+"""One module a version, which programs must know."""
