@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from simulation.checking_daemon import DaemonChecks
 from simulation.checking_requests import RequestChecks
+from simulation.checking_suspects import SuspectChecks
 from simulation.findings import Verdict
 from simulation.model import Event
 from simulation.world import Outcome
@@ -19,7 +20,7 @@ from simulation.world import Outcome
 def check(outcome: Outcome) -> Verdict:
     """Judge a run."""
     verdict = Verdict()
-    parts = (RequestChecks(outcome, verdict), DaemonChecks(outcome, verdict))
+    parts = (RequestChecks(outcome, verdict), DaemonChecks(outcome, verdict), SuspectChecks(outcome, verdict))
     handlers: dict[str, list[Callable[[Event], None]]] = defaultdict(list)
     for part in parts:
         for kind, handler in part.handlers.items():

@@ -183,7 +183,8 @@ class RequestChecks(Checks):
         name = plan.name
         if len(request.answers) > 1 or request.served > 1:
             self._verdict.duplicated.append(name)
-            nothing_failed = self._scenario.kind not in (Kind.STORM, Kind.LOST)
+            # A worker that dies may have done requests that it had in hand.
+            nothing_failed = self._scenario.kind not in (Kind.STORM, Kind.LOST, Kind.SUSPECTS)
             nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
             nothing_failed = nothing_failed and not self._reply_redelivered(plan, request)
             # At its deadline a request may be answered while it is being forwarded.

@@ -1,4 +1,4 @@
-"""Deliberate mistakes, planted into the daemon's own code for the length of a run: the checker must see each.
+"""Deliberate mistakes, planted into the code of daemon or worker for the length of a run: the checker must see each.
 
 Each is code that a person might write one day. A mistake that no seed notices means that the simulation is blind there.
 """
@@ -39,6 +39,9 @@ from osrdyne_amqp.errors import Nacked, Returned
 from osrdyne_amqp.lanes import Lanes
 from osrdyne_pool.broker import quorum
 from osrdyne_protocol import events, headers, statuses
+from osrdyne_worker import loop as worker_loop
+from osrdyne_worker import suspects
+from osrdyne_worker.suspects import Step
 
 Patch = tuple[Any, str, Any]
 
@@ -346,6 +349,34 @@ def _own_looks_go_back() -> list[Patch]:
     return [*_own_looks_count(), (taking_back.TakingBack, "_put_back", give_back)]
 
 
+def _nothing_is_a_suspect() -> list[Patch]:
+    return [(worker_loop, "failures", lambda message: 0)]
+
+
+def _suspects_first() -> list[Patch]:
+    plan = suspects.plan
+
+    def planned(hand: Any, now: float) -> Step:
+        return Step.STOP if hand.takes and hand.suspects and not hand.one_by_one else plan(hand, now)
+
+    return [(suspects, "plan", planned)]
+
+
+def _suspects_never() -> list[Patch]:
+    return [(suspects, "QUIET", 10.0**9), (suspects, "latest", lambda *_: 10.0**9)]
+
+
+def _suspects_together() -> list[Patch]:
+    def keep(self: Any, session: Any) -> None:
+        self._takes = False
+
+    return [(suspects.Suspects, "_part", keep)]
+
+
+def _first_suspect_first() -> list[Patch]:
+    return [(suspects, "order", lambda counts: list(range(len(counts))))]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -379,6 +410,12 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a look of a session that ended counts as a worker's": _own_looks_count,
     "the daemon gives back what it takes for a worker's, until the limit": _own_looks_go_back,
     "a worker that died at work waits as if it could not start": _pause_after_a_death_at_work,
+    # Seen in runs in which requests end workers of the worker library, and in no other.
+    "a request that failed runs beside others": _nothing_is_a_suspect,
+    "a request that failed runs before all others": _suspects_first,
+    "a request that failed waits for ever": _suspects_never,
+    "a request that failed is run while others that failed are in hand": _suspects_together,
+    "requests that failed are run as the broker sends them": _first_suspect_first,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,
@@ -388,7 +425,7 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
 
 @contextmanager
 def planted(mistake: str) -> Iterator[None]:
-    """Run with one mistake in the daemon."""
+    """Run with one mistake in the daemon or the worker library."""
     with ExitStack() as patches:
         for target, name, value in MISTAKES[mistake]():
             patches.enter_context(mock.patch.object(target, name, value))

@@ -3,7 +3,8 @@
 Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, a person meddles with
 queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else), `events away`
 (events do not arrive, and nothing else fails), `worker stays` (one worker's process goes on without consuming, and
-nothing else fails) and `storm` (everything may fail). The calmer a run, the more is asked of it.
+nothing else fails), `suspects` (requests end workers of the worker library, and nothing else fails) and `storm`
+(everything may fail). The calmer a run, the more is asked of it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Kind(Enum):
     LOST = "queues lost"
     EVENTS = "events away"
     STAYS = "worker stays"
+    SUSPECTS = "suspects"
 
 
 #: What a worker does with a request.
@@ -121,6 +123,9 @@ class Scenario:
     settle: float = 700.0
     by_name: dict[str, RequestPlan] = field(default_factory=dict, compare=False)
     clients: int = 2
+    #: Of a worker of the worker library: requests in hand, and whether all of them are begun at once.
+    prefetch: int = 1
+    all_begun: bool = False
 
 
 _FAULTS = {
@@ -164,9 +169,15 @@ _FAULTS = {
 _MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activity", "activity lost"] * 2))
 
 
+#: Of so many seeds one is a run of suspects, not by the seed's own numbers, with which the others stay what they were.
+_SUSPECTS_EVERY, _SUSPECTS_AT = 20, 7
+
+
 def scenario(seed: int) -> Scenario:
     """Return the run of a seed."""
     rng = random.Random(f"scenario {seed}")
+    if seed % _SUSPECTS_EVERY == _SUSPECTS_AT:
+        return _suspects(seed, rng)
     kinds = (Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST, Kind.EVENTS, Kind.STAYS)
     kind = rng.choices(kinds, (15, 25, 56, 12, 8, 4))[0]
     if kind is Kind.LOST:
@@ -425,4 +436,48 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
         (fault,),
         end=end,
         by_name={request.name: request for request in requests},
+    )
+
+
+def _suspects(seed: int, rng: random.Random) -> Scenario:
+    """One key has a worker of the worker library; one or two requests end it each time, amid many that do not."""
+    key = KeyPlan(rng.choice(KEYS), boot=rng.uniform(0.05, 1.0))
+    moment, work = rng.uniform(1.0, 3.0), rng.choice((0.01, 0.1))
+    bad = rng.choice((1, 1, 2))
+    moments = [moment + rng.uniform(0.0, 0.01) for _ in range(rng.randint(5, 30))]
+    moments += [moment + rng.uniform(0.0, 20.0) for _ in range(rng.randint(0, 10))]
+    culprits = set(rng.sample(range(len(moments)), bad))
+    requests = tuple(
+        RequestPlan(
+            f"r{number}",
+            one,
+            key.key,
+            CRASH if number in culprits else ANSWER,
+            0.06 if number in culprits else work,
+            rng.choice((QUEUE, DIRECT)),
+        )
+        for number, one in enumerate(moments)
+    )
+    return Scenario(
+        seed,
+        Kind.SUSPECTS,
+        rng.choice(("4.0", "4.3")),
+        PoolSettings(
+            "core",
+            start_failures=3,
+            unbind_delay=25.0,
+            stop_delay=5.0,
+            message_ttl=90.0,
+            orphan_ttl=40.0,
+            delivery_limit=5,
+            consumer_timeout=rng.choice((25.0, 1800.0)),
+            poison_max_length=1000,
+        ),
+        (key,),
+        tuple(sorted(requests, key=lambda one: one.at)),
+        (),
+        end=max(moments) + 5.0,
+        by_name={request.name: request for request in requests},
+        prefetch=rng.choice((1, 2, 8, 8)),
+        all_begun=rng.random() < 0.4,
     )

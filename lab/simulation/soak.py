@@ -178,9 +178,6 @@ class _World(World):
                 if name == daemon or name.startswith("osrdyne "):
                     self.broker.cut(name)
 
-    async def connect(self, uri: str, *, name: str, heartbeat: float = 5.0, timeout: float = 10.0) -> Connection:
-        return await self.broker.open(uri, name=name, heartbeat=heartbeat, timeout=timeout)
-
     def sample(self, *, collect: bool) -> Sample:
         """Measure everything."""
         if collect:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 from osrdyne.settings.daemon import DaemonSettings
+from osrdyne_amqp import Connection
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Queue, Users, topology
 from osrdyne_protocol.names import PoolNames
@@ -18,8 +20,9 @@ from simulation import faults, virtual_time
 from simulation.clients import Client
 from simulation.daemons import DaemonProcess
 from simulation.engine import Engine
+from simulation.library_workers import LibraryWorker
 from simulation.model import Event, History, ModelBroker, ModelManagement
-from simulation.scenario import TAKEN, KeyPlan, RequestPlan, Scenario
+from simulation.scenario import TAKEN, KeyPlan, Kind, RequestPlan, Scenario
 from simulation.workers import Worker
 
 NAMES = PoolNames("core")
@@ -137,6 +140,10 @@ class World:
             one.hangs = "hangs" in self._management_faults
             one.uncounted = "uncounted" in self._management_faults
 
+    async def connect(self, uri: str, *, name: str, heartbeat: float = 5.0, timeout: float = 10.0) -> Connection:
+        """Connect a program that opens its connections itself."""
+        return await self.broker.open(uri, name=name, heartbeat=heartbeat, timeout=timeout)
+
     def key_plan(self, key: str) -> KeyPlan:
         return self._plans.get(key) or KeyPlan(key)
 
@@ -145,6 +152,8 @@ class World:
 
     def worker(self, key: str, name: str) -> Worker:
         """Return a worker of a key, for the engine to run."""
+        if self.scenario.kind is Kind.SUSPECTS:
+            return LibraryWorker(self, key, name)
         return Worker(self, key, name)
 
     def load_of(self, key: str) -> tuple[int, int, bool, tuple[float, float]] | None:
@@ -241,7 +250,8 @@ def simulate(scenario: Scenario) -> Outcome:
     async def program() -> Outcome:
         world = World(scenario, History())
         note_errors(world.note)
-        return await world.run()
+        with mock.patch.object(Connection, "open", world.connect):
+            return await world.run()
 
     return virtual_time.run(scenario.seed, program)
 

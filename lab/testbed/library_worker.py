@@ -5,7 +5,8 @@
 
 The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
 `coroutine`. DELIVERIES names a file that gets a line for each request that was delivered before (`redelivered`) or that
-the daemon forwarded as an orphan (`forwarded`): that word, and the moment by the machine's monotonic clock.
+the daemon forwarded as an orphan (`forwarded`): that word, and the moment by the machine's monotonic clock. RUNS names
+a file that gets the body of each request, as a line, when its handler begins.
 """
 
 from __future__ import annotations
@@ -22,10 +23,7 @@ from osrdyne_worker import Reject, Request, Requeue, WorkerError, run
 
 def handle(request: Request) -> bytes:
     """Obey."""
-    if file := os.environ.get("DELIVERIES"):
-        words = [("redelivered", request.redelivered), ("forwarded", "x-osrdyne-hops" in request.headers)]
-        with open(file, "a", encoding="ascii") as opened:
-            opened.write("".join(f"{word} {time.monotonic()}\n" for word, holds in words if holds))
+    note(request)
     word, _, argument = request.body.partition(b" ")
     if word == b"error":
         raise WorkerError(b"no such airport", reason="asked for an error")
@@ -47,6 +45,16 @@ def handle(request: Request) -> bytes:
     return request.key.encode() + b"|" + request.body
 
 
+def note(request: Request) -> None:
+    if file := os.environ.get("RUNS"):
+        with open(file, "ab") as opened:
+            opened.write(request.body + b"\n")
+    if file := os.environ.get("DELIVERIES"):
+        words = [("redelivered", request.redelivered), ("forwarded", "x-osrdyne-hops" in request.headers)]
+        with open(file, "a", encoding="ascii") as opened:
+            opened.write("".join(f"{word} {time.monotonic()}\n" for word, holds in words if holds))
+
+
 def begin_thread(word: bytes, argument: bytes) -> None:
     if word == b"flood":
         threading.Thread(target=flood, args=(int(argument),), daemon=True).start()
@@ -61,8 +69,13 @@ def flood(most: int) -> None:
 
 
 async def coroutine(request: Request) -> bytes:
-    if request.body == b"hang":
-        await asyncio.sleep(1000)
+    word, _, argument = request.body.partition(b" ")
+    if word in (b"hang", b"sleep"):
+        await asyncio.sleep(float(argument or 1000))
+        return request.key.encode() + b"|" + request.body
+    if word == b"crash":
+        # Others have begun, too.
+        await asyncio.sleep(0.1)
     return handle(request)
 
 
@@ -73,7 +86,7 @@ def main() -> None:
     elif runner == "process":
         run(handle, executor=concurrent.futures.ProcessPoolExecutor(2), prefetch=2, grace=1.0)
     elif runner == "coroutine":
-        run(coroutine, prefetch=4, grace=1.0)
+        run(coroutine, prefetch=int(os.environ.get("PREFETCH", "4")), grace=1.0)
     else:
         threads = int(os.environ.get("THREADS", "1"))
         run(handle, threads=threads, prefetch=int(os.environ.get("PREFETCH", threads)), grace=1.0)

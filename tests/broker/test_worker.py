@@ -568,7 +568,8 @@ async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_
     assert not any(call.done() for call in calls[1:])
     events = [one["x-event"] for one in await activity(pool, "finished")]
     assert "stopping" in events
-    # And the rest is served by the next worker, on 4.3 without having been counted as failed
+    # And the rest is served by the next worker, on 4.3 without having been counted as failed. On 4.0 they are suspects
+    # for that, and all but the one that is run first are given back once more.
     counts: list[Any] = []
 
     def handle(request: Request) -> bytes:
@@ -577,7 +578,7 @@ async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_
 
     async with working(pool, handle):
         assert [(await call).body for call in calls[1:]] == [b"1", b"2", b"3"]
-    assert counts == ([0, 0, 0] if pool.broker.version == "4.3" else [1, 1, 1])
+    assert counts == ([0, 0, 0] if pool.broker.version == "4.3" else [1, 2, 2])
 
 
 async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, client: AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""The checker is checked: mistakes planted into the daemon are seen."""
+"""The checker is checked: mistakes planted into daemon and worker are seen."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ _SEEN_BY = {
     "a look of a session that ended counts as a worker's": 18033071,
     "the daemon gives back what it takes for a worker's, until the limit": 18033071,
     "a worker that died at work waits as if it could not start": 88,
+    "a request that failed runs beside others": 7,
+    "a request that failed runs before all others": 27,
+    "a request that failed waits for ever": 27,
+    "a request that failed is run while others that failed are in hand": 67,
+    "requests that failed are run as the broker sends them": 327,
     "what goes to one key's queue holds up what goes to all others": 20,
 }
 

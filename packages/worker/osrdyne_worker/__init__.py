@@ -12,8 +12,8 @@ other exception is answered as an error and logged, and the worker goes on. All 
 
 `service` has `run` and `serve`. Beneath it, `loop` takes requests over a `session` with the broker, passes them to a
 handler through one of the runners of `osrdyne_calls`, and reports them as `events`. `in_flight` is one request in hand,
-`consumer_timeout` handles one that takes too long, `errors` has what ends a worker. All modules here run inside a
-worker. The daemon starts and stops workers.
+`suspects` orders those with which a worker has ended, `consumer_timeout` handles one that takes too long, `errors` has
+what ends a worker. All modules here run inside a worker. The daemon starts and stops workers.
 """
 
 from osrdyne_calls.handling import Handler, Reject, Request, Requeue, WorkerError

@@ -35,9 +35,9 @@ def held_too_long(in_hand: Iterable[InFlight], session: WorkerSession, now: floa
     """Return a session's work that the broker has taken back, oldest first; `now` on the loop's clock. Pure."""
     running = sorted(
         (work for work in in_hand if work.outcome is None and work.delivery.session is session),
-        key=lambda work: work.started,
+        key=lambda work: work.delivered,
     )
-    return [work for work in running if now - work.started >= _HELD_TOO_LONG_SHARE * (now - running[0].started)]
+    return [work for work in running if now - work.delivered >= _HELD_TOO_LONG_SHARE * (now - running[0].delivered)]
 
 
 def patience(consumer_timeout_ms: int | None) -> float | None:
@@ -83,16 +83,21 @@ class HangAlarm:
         #: Set when some work has run too long. The code that handles it clears it.
         self.ringing = asyncio.Event()
 
-    def watch(self, in_hand: Collection[InFlight]) -> None:
-        """Watch the work in hand. Call it when a request is begun; while the timer runs this returns at once."""
-        if self._timer is None and self._patience is not None:
-            self._timer = self._loop.call_later(self._patience, self._look, in_hand)
+    def watch(self, in_hand: Collection[InFlight], *, again: bool = False) -> None:
+        """Watch the work in hand. Call it when a request is begun; while the timer runs this returns at once.
+
+        `again`: the request was delivered a while ago, perhaps before those that the timer knows.
+        """
+        if again:
+            self.close()
+        if (self._timer is None or again) and self._patience is not None:
+            self._look(in_hand)
 
     def late(self, in_hand: Iterable[InFlight], session: WorkerSession) -> list[InFlight]:
         """Return the work of a session that has run too long, oldest first."""
         now = self._loop.time()
         works = held_too_long(in_hand, session, now)
-        return [work for work in works if self._patience is not None and now - work.started >= self._patience - 0.001]
+        return [work for work in works if self._patience is not None and now - work.delivered >= self._patience - 0.001]
 
     def close(self) -> None:
         """Stop the timer."""
@@ -101,7 +106,7 @@ class HangAlarm:
 
     def _look(self, in_hand: Collection[InFlight]) -> None:
         self._timer = None
-        running = [work.started for work in in_hand if work.outcome is None]
+        running = [work.delivered for work in in_hand if work.outcome is None]
         if not running or self._patience is None:
             return
         due = min(running) + self._patience

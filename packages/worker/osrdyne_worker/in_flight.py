@@ -15,6 +15,8 @@ class InFlight:
 
     request: Request
     delivery: Delivery
+    #: When it was delivered; a suspect may be begun later.
+    delivered: float
     started: float
     #: When an event last reported it; at first its start.
     last_told: float

@@ -36,6 +36,7 @@ from osrdyne_worker.errors import HandlerHung
 from osrdyne_worker.events import ActivityEvents, queued_ms
 from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.session import Delivery, WorkerSession, connect
+from osrdyne_worker.suspects import Suspects, failures
 
 log = log_lines.logger(__name__)
 
@@ -63,7 +64,7 @@ class WorkerOptions:
     """Options of a worker: the keyword arguments of `run` and `serve`. Times are in seconds."""
 
     #: Most requests that the broker hands to this worker at once; None for as many as there are threads. With more,
-    #: requests wait here for a thread, and a crash of this worker counts against all of them.
+    #: requests wait here for a thread, and a crash of this worker counts against all of them once.
     prefetch: int | None = None
     #: Threads in which a plain function runs. With 0 it runs on the loop itself: only for handlers that return at once.
     threads: int = 1
@@ -114,6 +115,7 @@ class Worker:
         )
         self._activity = ActivityEvents(self._line, environment.key, environment.id, options.alive_interval)
         self._alarm = consumer_timeout.HangAlarm(environment.consumer_timeout_ms)
+        self._suspects = Suspects(options.at_once, environment.consumer_timeout_ms)
         self._stopping = False
         #: `started` was sent and consuming has not begun: waiting for the queue is not activity.
         self._announced = False
@@ -140,6 +142,7 @@ class Worker:
             self._begin_to_stop()
             self._activity.close()
             self._alarm.close()
+            self._suspects.close()
             await self._line.close()
 
     async def _serve_sessions(self, stop: asyncio.Event) -> None:
@@ -189,8 +192,18 @@ class Worker:
                 else:
                     await _first(stop.wait(), session.lost(), self._all_settled(session))
                 if not stop.is_set() and session.is_open:
+                    self._suspects.consumes()
                     await _unless(stop, session.consume(self._on_delivery))
-            await _first(stop.wait(), session.cancelled.wait(), session.lost(), self._alarm.ringing.wait())
+            await _first(
+                stop.wait(),
+                session.cancelled.wait(),
+                session.lost(),
+                self._alarm.ringing.wait(),
+                self._suspects.news.wait(),
+            )
+            if self._suspects.news.is_set() and session.is_open and not session.cancelled.is_set():
+                self._suspects.news.clear()
+                await _unless(stop, self._suspects.act(session, self._running, self._begin_with, self._on_delivery))
             if self._alarm.ringing.is_set():
                 self._alarm.ringing.clear()
                 await self._give_up(session, self._alarm.late(self._in_hand, session), taken_back=False)
@@ -210,6 +223,8 @@ class Worker:
         # An event must be on its way before its request can end this process.
         await self._line.settled()
         self._serves_since = self._loop.time()
+        self._suspects.forget()
+        self._suspects.consumes()
         await session.consume(self._on_delivery)
         for outage in (self._outage, self._no_queue):
             outage.over(self._loop.time())
@@ -227,6 +242,7 @@ class Worker:
         stuck = await consumer_timeout.end(begun, self._runner)
         if stuck:
             await session.stop_consuming()
+            self._suspects.give_back(session)
         for work in waiting:
             if taken_back:
                 self._done(work)
@@ -252,6 +268,7 @@ class Worker:
         over = self._loop.time() + self._options.grace
         self._activity.tell(events.STOPPING)
         await in_time(session.stop_consuming(), CLOSE_SECONDS)
+        self._suspects.give_back(session)
         for work in list(self._in_hand):
             if work.outcome is None and work.withdraw is not None and work.withdraw():
                 work.delivery.session.give_back(work.delivery.message.delivery_tag)
@@ -288,10 +305,26 @@ class Worker:
             session.give_back(message.delivery_tag)
             return
         properties = message.properties
-        if message.redelivered and consumer_timeout.hang_was_not_counted(properties.headers or {}):
+        uncounted = message.redelivered and consumer_timeout.hang_was_not_counted(properties.headers or {})
+        if uncounted and not self._suspects.one_by_one:
             session.reject(message.delivery_tag, requeue=True)
             return
-        correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
+        if message.malformed is not None or (properties.reply_to and not is_reply_address(properties.reply_to)):
+            reason = message.malformed or "its reply-to is not the address of a reply queue"
+            self._received(delivery)
+            log.warning("refused a request", extra={"request_id": properties.correlation_id, "reason": reason})
+            session.reject(message.delivery_tag, requeue=False)
+        elif message.redelivered and self._take_up(delivery):
+            self._received(delivery)
+        elif failures(message):
+            deadline = deadline_of(properties.headers or {})
+            self._suspects.hold(delivery, None if deadline is None else deadline - events.wall_ms() / 1000)
+        else:
+            self._begin_with(delivery, self._loop.time())
+            self._suspects.passed()
+
+    def _received(self, delivery: Delivery) -> None:
+        message, correlation_id = delivery.message, _text(delivery.message.properties.correlation_id)
         serves_for = self._loop.time() - self._serves_since
         self._activity.tell(
             events.REQUEST_RECEIVED,
@@ -302,26 +335,29 @@ class Worker:
             # A request that failed a worker before may end this one in a moment: its event must leave first.
             at_once=message.redelivered,
         )
-        if message.malformed is not None or (properties.reply_to and not is_reply_address(properties.reply_to)):
-            reason = message.malformed or "its reply-to is not the address of a reply queue"
-            log.warning("refused a request", extra={"request_id": correlation_id, "reason": reason})
-            session.reject(message.delivery_tag, requeue=False)
-            return
-        if message.redelivered and self._take_up(delivery):
-            return
-        headers = properties.headers or {}
+
+    def _begin_with(self, delivery: Delivery, delivered_at: float) -> None:
+        """Begin with a request, which was delivered at `delivered_at`."""
+        self._received(delivery)
+        message = delivery.message
+        headers = message.properties.headers or {}
+        correlation_id = _text(message.properties.correlation_id)
         request = Request(
             self._environment.key, message.body, headers, correlation_id, message.redelivered, deadline_of(headers)
         )
         now = self._loop.time()
-        work = InFlight(request, delivery, now, now)
+        work = InFlight(request, delivery, delivered_at, now, now)
         self._in_hand.add(work)
         self._activity.watch(self._in_hand)
-        self._alarm.watch(self._in_hand)
+        self._alarm.watch(self._in_hand, again=delivered_at < now)
         if (problem := deadline_problem(headers)) is not None:
             self._on_outcome(work, Outcome(statuses.INVALID_REQUEST, reason=problem))
             return
         work.withdraw = self._runner.start(request, partial(self._on_outcome, work))
+
+    def _running(self) -> int:
+        """Return how many requests were begun, and would fail with this process: the broker has taken back others."""
+        return sum(work.delivery.session.is_open for work in self._in_hand)
 
     def _take_up(self, delivery: Delivery) -> bool:
         """Continue work whose connection was lost, when this delivery is the same request."""
@@ -412,12 +448,18 @@ class Worker:
         if len(lost) > self._options.at_once or self._stopping:
             self._in_hand.discard(min(lost, key=lambda request: request.finished))
         self._settled.set()
+        self._suspects.moved()
 
     def _done(self, work: InFlight) -> None:
         self._in_hand.discard(work)
         self._settled.set()
+        self._suspects.moved()
         if work.outcome is not None:
             self._activity.finished(work)
+
+
+def _text(correlation_id: object) -> str | None:
+    return correlation_id if isinstance(correlation_id, str) else None
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

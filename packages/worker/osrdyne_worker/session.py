@@ -39,10 +39,13 @@ class WorkerSession:
         connection: Connection,
         requests: Channel,
         replies: Channel,
+        prefetch: int,
     ) -> None:
         self._environment = environment
         self._connection = connection
         self._requests = requests
+        #: Requests that the broker hands over at once, and by the present limit.
+        self._most = self._limit = prefetch
         self._replies = Lanes(replies, partial(connection.channel, confirm=True), blocked=lambda: connection.blocked)
         self._consumer: str | None = None
         #: Set when the broker has cancelled the consumer.
@@ -54,14 +57,17 @@ class WorkerSession:
         connection = await connect(environment)
         try:
             requests = await connection.channel(prefetch=prefetch)
-            return cls(environment, connection, requests, await connection.channel(confirm=True))
+            return cls(environment, connection, requests, await connection.channel(confirm=True), prefetch)
         except BaseException:
             await connection.close()
             raise
 
-    async def consume(self, on_delivery: Callable[[Delivery], None]) -> None:
-        """Consume the request queue. Raises NotFound, and is lost, when there is none."""
+    async def consume(self, on_delivery: Callable[[Delivery], None], *, one_by_one: bool = False) -> None:
+        """Consume the request queue, perhaps one by one. Raises NotFound, and is lost, when there is none."""
         self.cancelled.clear()
+        if (limit := 1 if one_by_one else self._most) != self._limit:
+            await self._requests.limit(limit)
+            self._limit = limit
         self._consumer = await self._requests.consume(
             self._environment.requests_queue,
             lambda message: on_delivery(Delivery(self, message)),

@@ -79,7 +79,7 @@ def work(session: object, started: float, *, done: bool = False) -> InFlight:
     request = Request("42", b"", {}, None, False, None)
     message: Any = None
     held: Any = session
-    one = InFlight(request, Delivery(held, message), started, started)
+    one = InFlight(request, Delivery(held, message), started, started, started)
     one.outcome = Outcome("ok") if done else None
     return one
 

@@ -47,7 +47,7 @@ async def test_a_broker_that_refuses_what_a_worker_consumes_cannot_be_used_until
         def __init__(self) -> None:
             pass
 
-        async def consume(self, _: object) -> None:
+        async def consume(self, _: object, *, one_by_one: bool = False) -> None:
             raise AccessRefused("access to the queue is refused")
 
         async def close(self) -> None:

@@ -1,0 +1,153 @@
+"""A request that ends its workers harms no other: it alone is buried, and all others are answered, and soon."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
+from testbed.workers import LIBRARY
+
+pytestmark = [pytest.mark.both_versions, pytest.mark.full]
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+MakeClient = Callable[[Pool], ForeignClient]
+
+#: Failed deliveries that a request survives, and good requests beside the bad ones.
+LIMIT, COUNT = 5, 40
+KEY = "42"
+GOOD, BAD = b"sleep 0.01", b"crash"
+
+
+class Replicas:
+    """More workers of a key, each started again when it ends, as an engine does it."""
+
+    def __init__(self, pool: Pool, variables: dict[str, str], count: int) -> None:
+        self._environment = {
+            **os.environ,
+            **variables,
+            "WORKER_KEY": KEY,
+            "WORKER_POOL": pool.settings.name,
+            "WORKER_REQUESTS_QUEUE": pool.names.request_queue(KEY),
+            "WORKER_ACTIVITY_EXCHANGE": pool.names.activity_exchange,
+            "WORKER_AMQP_URI": pool.uri(pool.users.worker),
+        }
+        self._stopping = False
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._threads = [threading.Thread(target=self._keep, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _keep(self, number: int) -> None:
+        while not self._stopping:
+            environment = {**self._environment, "WORKER_ID": f"replica {number}"}
+            self._processes[number] = subprocess.Popen(LIBRARY, env=environment, stderr=subprocess.DEVNULL)
+            self._processes[number].wait()
+
+    def stop(self) -> None:
+        self._stopping = True
+        for process in self._processes.values():
+            process.terminate()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+
+@pytest.fixture
+def make_replicas() -> Iterator[Callable[..., Replicas]]:
+    """Starts more workers, and leaves none of them running."""
+    made: list[Replicas] = []
+
+    def make(pool: Pool, variables: dict[str, str], count: int) -> Replicas:
+        made.append(Replicas(pool, variables, count))
+        return made[-1]
+
+    yield make
+    for replicas in made:
+        replicas.stop()
+
+
+def waits(client: ForeignClient, ids: list[str]) -> list[float]:
+    """Return the seconds until each request was answered, from now on."""
+    began, took = time.monotonic(), dict[str, float]()
+    while len(took) < len(ids):
+        client.wait(next(one for one in ids if one not in took), timeout=120)
+        took |= {one: time.monotonic() - began for one in ids if one in client.answers and one not in took}
+    return sorted(took.values())
+
+
+def one_start(client: ForeignClient) -> float:
+    """Return the seconds that one request behind a bad one takes, of a key of its own."""
+    assert client.ask("43", b"before").status == "ok"
+    began = time.monotonic()
+    bad, good = client.send("43", BAD), client.send("43", GOOD)
+    assert client.wait(good)[0].status == "ok"
+    took = time.monotonic() - began
+    assert client.wait(bad, timeout=120)[0].status == "delivery_limit"
+    return took
+
+
+@pytest.mark.parametrize(
+    ("runner", "prefetch", "workers", "bad"),
+    [
+        ("thread", 1, 1, 1),
+        ("thread", 8, 1, 1),
+        ("thread", 1, 3, 1),
+        ("thread", 8, 3, 1),
+        ("coroutine", 8, 1, 1),
+        ("thread", 8, 1, 2),
+    ],
+)
+def test_only_the_request_that_ends_workers_is_buried(
+    make_pool: MakePool,
+    make_daemon: MakeDaemon,
+    make_client: MakeClient,
+    make_replicas: Callable[..., Replicas],
+    runner: str,
+    prefetch: int,
+    workers: int,
+    bad: int,
+    tmp_path: Path,
+) -> None:
+    pool = make_pool(delivery_limit=LIMIT)
+    variables = {"RUNNER": runner, "PREFETCH": str(prefetch), "RUNS": str(tmp_path / "runs")}
+    daemon = make_daemon(pool, worker=LIBRARY, environment=variables)
+    client = make_client(pool)
+    start = one_start(client)
+    assert client.ask(KEY, b"before").status == "ok"
+    (tmp_path / "runs").unlink()
+    make_replicas(pool, variables, workers - 1)
+    # Given bad requests amid good ones
+    culprits: list[str] = []
+    good = [client.send(KEY, GOOD) for _ in range(2)]
+    for number in range(COUNT - 2):
+        if number % 3 == 0 and len(culprits) < bad:
+            culprits.append(client.send(KEY, BAD))
+        good.append(client.send(KEY, GOOD))
+    took = waits(client, good)
+    print(
+        f"RabbitMQ {pool.broker.version}, {runner}, prefetch {prefetch}, workers {workers}, bad {bad}: "
+        f"one start and one run take {start:.2f} s, p50 of others {statistics.median(took):.2f} s, p99 {took[-1]:.2f} s"
+    )
+    # Then all good ones are answered, once, and the bad ones as such
+    assert {answer.status for answer in client.wait(*culprits, timeout=120)} == {"delivery_limit"}
+    assert client.ask(KEY, b"after").status == "ok"
+    assert {(len(client.answers[one]), client.answers[one][0].status) for one in good} == {(1, "ok")}
+    # And they alone are kept
+    until(lambda: pool.depth(pool.names.poison_queue) == bad + 1, what="the copies")
+    # And they ended as many workers as the limit allows, only the first of them beside others
+    runs = (tmp_path / "runs").read_bytes().splitlines()
+    assert runs.count(BAD) == bad * (LIMIT + 1) or bad > 1
+    if (workers, bad) == (1, 1):
+        last = len(runs) - 1 - runs[::-1].index(GOOD)
+        assert runs[:last].count(BAD) <= (2 if runner == "coroutine" else 1), runs
+    assert daemon.status()["state"] == "leading"
