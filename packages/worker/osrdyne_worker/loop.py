@@ -331,7 +331,7 @@ class Worker:
             request_id=correlation_id,
             queued_ms=queued_ms(message, serves_for=serves_for, now_ms=events.wall_ms()),
             # The broker checked it: only this user may name itself so.
-            user=text(properties.user_id) or None,
+            user=text(message.properties.user_id) or None,
             # A request that failed a worker before may end this one in a moment: its event must leave first.
             at_once=message.redelivered,
         )

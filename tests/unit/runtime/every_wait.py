@@ -45,6 +45,7 @@ COMMANDS_ALONE = {
     "pipeline tables": "reads and writes files",
     "pipeline recommend": "reads files",
     "pipeline report": "reads files",
+    "pipeline bill": "reads files",
     "pipeline forget": "reads and writes files",
     "relay check": "reads files",
     "relay redis": "reads a file",
