@@ -22,7 +22,7 @@ LEFT = 90
 LEFT_BEHIND = "left behind: "
 #: Seconds for what is already ending, such as a broker whose owner has just closed its input. It waits no longer than
 #: that takes.
-GRACE = 60.0
+GRACE_SECONDS = 60.0
 #: In FOLDER, what may stay in it: the folders of pytest's `tmp_path`.
 PYTEST = "pytest-of-"
 #: Variable that names the run; what is started outside our process tree (containers) carries it in its name.
@@ -91,7 +91,7 @@ def containers(mark: str) -> list[str]:
 
 def end_processes() -> list[str]:
     """What still runs below us after the grace time; it is killed."""
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + GRACE_SECONDS
     reap()
     while descendants(os.getpid()) and time.monotonic() < deadline:
         time.sleep(0.05)

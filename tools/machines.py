@@ -22,7 +22,7 @@ from testbed.bare_machine import CHECKOUT, HOME, BareMachine, Outcome
 #: Releases that the README names.
 MACHINES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 #: Seconds for one command. The README says ten minutes for the tests, on a quick machine and with what they install.
-LIMIT = 3600.0
+LIMIT_SECONDS = 3600.0
 #: Lines of the output that tell most: that of the demo, and that of pytest.
 _TELLING = re.compile(r"^(?:=+ )?(demo: requests.*|\d+ \w+.* in [\d.]+s)(?: =+)?$", re.MULTILINE)
 
@@ -65,7 +65,7 @@ def try_machine(suite: str, commands: list[str], folder: Path) -> list[Row]:
     with BareMachine(suite) as machine:
         asked = ["python3 --version", *commands]
         python = ""
-        for number, outcome in enumerate(machine.run(*asked, limit=LIMIT)):
+        for number, outcome in enumerate(machine.run(*asked, limit=LIMIT_SECONDS)):
             if number == 0:
                 python = outcome.output.strip().removeprefix("Python ")
                 continue

@@ -9,7 +9,7 @@ from pathlib import Path
 NOTES = "OSRDYNE_TEST_NOTES"
 BEGUN, ENDED, FAILED = "begun", "ended", "failed"
 #: Seconds after which the progress of a tier names a test that runs.
-LONG = 20.0
+LONG_SECONDS = 20.0
 #: Characters of a test's name that it shows.
 SHOWN = 60
 
@@ -54,7 +54,7 @@ def noted(text: str) -> Noted:
 def progress(tier: str, percent: int, said: Noted, now: float) -> str:
     """How far a tier is, how many of its tests have failed, and which take long."""
     failed = [f"{len(said.failed)} failed"] if said.failed else []
-    long = sorted((now - begun, test) for test, begun in said.running.items() if now - begun >= LONG)
+    long = sorted((now - begun, test) for test, begun in said.running.items() if now - begun >= LONG_SECONDS)
     names = [f"{test.rpartition('::')[2][:SHOWN]} for {seconds:.0f} s" for seconds, test in reversed(long)]
     return ", ".join([f"{tier} {percent} %", *failed, *names])
 

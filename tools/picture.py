@@ -28,11 +28,11 @@ PICTURE = steps.ROOT / "docs/demo.svg"
 #: Columns and lines of the terminal.
 COLUMNS, LINES = 100, 20
 #: Seconds between two looks, and for how long the picture shows each and the result.
-INTERVAL, SHOWN, RESULT_SHOWN = 2.0, 1.0, 6.0
+INTERVAL_SECONDS, SHOWN_SECONDS, RESULT_SHOWN_SECONDS = 2.0, 1.0, 6.0
 #: Hours of the day that are replayed, and how many times faster than the day.
 DEMO = ("--hours", "5-8", "--speed", "600", "--timeout", "240")
 #: Seconds without a request after which a key is unbound, and then stopped.
-DELAY = 3.0
+DELAY_SECONDS = 3.0
 
 #: Pixels of a character cell, and around the text.
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8, 18, 14
@@ -58,12 +58,12 @@ def prompt(command: str) -> list[Line]:
 def draw(frames: Sequence[Sequence[Line]]) -> str:
     """Return the picture: each frame for a moment, the last one for longer, again and again."""
     width, height = COLUMNS * CELL_WIDTH + 2 * MARGIN, LINES * CELL_HEIGHT + 2 * MARGIN
-    whole = SHOWN * (len(frames) - 1) + RESULT_SHOWN
+    whole = SHOWN_SECONDS * (len(frames) - 1) + RESULT_SHOWN_SECONDS
     style = (
         f"text{{font:13px ui-monospace,Menlo,Consolas,monospace;fill:#c9d1d9;white-space:pre}}"
         f".f{{visibility:hidden;animation:f {whole}s step-end infinite}}.r{{animation-name:r}}"
-        f"@keyframes f{{0%{{visibility:visible}}{SHOWN / whole:.2%}{{visibility:hidden}}}}"
-        f"@keyframes r{{0%{{visibility:visible}}{RESULT_SHOWN / whole:.2%}{{visibility:hidden}}}}"
+        f"@keyframes f{{0%{{visibility:visible}}{SHOWN_SECONDS / whole:.2%}{{visibility:hidden}}}}"
+        f"@keyframes r{{0%{{visibility:visible}}{RESULT_SHOWN_SECONDS / whole:.2%}{{visibility:hidden}}}}"
         "@media (prefers-reduced-motion){.f{animation:none}.r{visibility:visible}}"
         + "".join(f".{name}{{fill:{colour}}}" for name, colour in COLOURS.items())
     )
@@ -71,7 +71,7 @@ def draw(frames: Sequence[Sequence[Line]]) -> str:
     for number, frame in enumerate(frames):
         kind = "f r" if number == len(frames) - 1 else "f"
         rows = "".join(_text(row, line) for row, line in enumerate(frame))
-        groups.append(f'<g class="{kind}" style="animation-delay:{SHOWN * number:g}s">{rows}</g>')
+        groups.append(f'<g class="{kind}" style="animation-delay:{SHOWN_SECONDS * number:g}s">{rows}</g>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
         "<title>osrdyne status while the demo replays flights: groups start, are ready, and stop</title>"
@@ -115,7 +115,7 @@ def _class(segment: Segment) -> str:
 def record(directory: Path, broker: Broker) -> list[list[Line]]:
     """Run the demo; return what `osrdyne status` showed meanwhile, and the demo's result."""
     broker.management.add_vhost("picture", broker.admin)
-    pool = Pool.on(broker, "picture", name="airports", unbind_delay=DELAY, stop_delay=DELAY)
+    pool = Pool.on(broker, "picture", name="airports", unbind_delay=DELAY_SECONDS, stop_delay=DELAY_SECONDS)
     worker = [sys.executable, str(steps.ROOT / "examples/airports/worker.py")]
     daemon = DaemonProcess.of(pool, directory, worker=worker).start()
     frames = []
@@ -134,7 +134,7 @@ def record(directory: Path, broker: Broker) -> list[list[Line]]:
             watched = [*prompt("osrdyne status --watch 2"), *lines(status_table.render(daemon.status()))]
             frames.append(watched[:LINES])
             try:
-                demo.wait(timeout=INTERVAL)
+                demo.wait(timeout=INTERVAL_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
         assert demo.stdout is not None

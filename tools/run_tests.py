@@ -38,7 +38,7 @@ SHARED_BROKER = "OSRDYNE_TEST_BROKER"
 #: Variable that holds the first seed of simulations and hostile peers; see tests/simulation.
 FIRST_SEED = "OSRDYNE_FIRST_SEED"
 #: Seconds between two lines that say how far the tiers are.
-PROGRESS_EVERY = 20.0
+PROGRESS_EVERY_SECONDS = 20.0
 
 
 def prepare(chosen: list[str], choice: Choice) -> None:
@@ -83,7 +83,7 @@ class Runner:
         self.done: list[Run] = []
         self._live = len(chosen) == 1
         self._choice = choice
-        self._next_progress = time.monotonic() + PROGRESS_EVERY
+        self._next_progress = time.monotonic() + PROGRESS_EVERY_SECONDS
         self._stopped = False
 
     def fits(self, tier: str) -> bool:
@@ -154,7 +154,7 @@ class Runner:
         """Say now and then how far the tiers are."""
         if self._live or not self.running or time.monotonic() < self._next_progress:
             return
-        self._next_progress = time.monotonic() + PROGRESS_EVERY
+        self._next_progress = time.monotonic() + PROGRESS_EVERY_SECONDS
         far = "; ".join(run.progress() for run in self.running)
         rest = f"; then {', '.join(self.waiting)}" if self.waiting else ""
         print(f"test: {far}{rest}", flush=True)

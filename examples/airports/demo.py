@@ -30,12 +30,12 @@ DAY = date(2013, 12, 21)
 #: Times faster than the day: 19 hours take 68 seconds.
 SPEED = 1000.0
 #: Seconds after which a request without an answer counts as lost.
-TIMEOUT = 60.0
+TIMEOUT_SECONDS = 60.0
 #: Seconds that the demo waits at its end for idle groups to stop.
-SETTLE = 20.0
+SETTLE_SECONDS = 20.0
 #: Seconds without a single answer and without a group being started, at the beginning, after which nobody is there to
 #: answer. While groups are started, the requests' own timeout decides: a busy machine takes long to start many at once.
-SILENCE = 20.0
+SILENCE_SECONDS = 20.0
 
 
 class NobodyAnswers(Exception):
@@ -98,11 +98,11 @@ async def replayed(
     """Replay; when not even the first answers come, end it. Raises `NobodyAnswers`."""
     replaying = asyncio.create_task(replay.replay(call, asks, progress))
     try:
-        await asyncio.wait({replaying}, timeout=SILENCE)
+        await asyncio.wait({replaying}, timeout=SILENCE_SECONDS)
         started = watch.started if watch else 0
         if not (progress.outcomes or started or replaying.done()):
             raise NobodyAnswers(
-                f"{progress.sent} requests were sent and none was answered within {SILENCE:g} s: is the daemon "
+                f"{progress.sent} requests were sent and none was answered within {SILENCE_SECONDS:g} s: is the daemon "
                 "running, and can its workers start? See its log; to start it: make up"
             )
         return await replaying
@@ -130,7 +130,7 @@ async def _watch(uri: str | None, pool: str, human: Console) -> GroupWatch | Non
 async def _settled(watch: GroupWatch) -> tuple[int, int]:
     """Wait until idle groups have stopped, but not for ever; return how many were started and stopped."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(watch.all_stopped.wait(), SETTLE)
+        await asyncio.wait_for(watch.all_stopped.wait(), SETTLE_SECONDS)
     await watch.close()
     return watch.started, watch.stopped
 
@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--day", type=_day, default=DAY, help="a day of 2013 (%(default)s)")
     option("--hours", type=_hours, default=(0, 24), metavar="FROM-TO", help="hours of that day (0-24)")
     option("--speed", type=_speed, default=SPEED, help="times faster than the day (%(default)g)")
-    option("--timeout", type=_speed, default=TIMEOUT, help="seconds until a request is lost (%(default)g)")
+    option("--timeout", type=_speed, default=TIMEOUT_SECONDS, help="seconds until a request is lost (%(default)g)")
     option("--json", action="store_true", help="print the numbers as one JSON object; the rest goes to stderr")
     return parser
 

@@ -14,7 +14,7 @@ from examples.airports import replay
 from examples.airports.group_watch import GroupWatch
 
 #: Seconds between two looks on a terminal, and between two lines elsewhere.
-TERMINAL_INTERVAL = 0.1
+TERMINAL_INTERVAL_SECONDS = 0.1
 LINE_INTERVAL = 10.0
 
 
@@ -41,7 +41,7 @@ def _bar(progress: replay.Progress, watch: GroupWatch | None, console: Console, 
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, more="")
-        while not end.wait(TERMINAL_INTERVAL):
+        while not end.wait(TERMINAL_INTERVAL_SECONDS):
             clock = f"{progress.now:%H:%M}" if progress.now else "--:--"
             bar.update(
                 task,

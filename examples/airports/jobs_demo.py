@@ -40,7 +40,7 @@ from testbed.postgres import PostgresFailed
 MONTH = 1
 FIRST, DAYS = date(2013, MONTH, 1), 31
 #: Seconds between two looks at the jobs, and between two lines about them.
-LOOK, TALK = 0.25, 5.0
+LOOK_SECONDS, TALK_SECONDS = 0.25, 5.0
 #: States of a job with which nothing more happens.
 ENDED = {states.DONE, states.PARKED, states.CANCELLED}
 
@@ -136,7 +136,7 @@ def _watch(all_of_it: Rig, jobs: int, kills: list[jobs_kills.Kill], random: Rand
         with reading(all_of_it.engine) as connection:
             counts = administration.counts(connection)
         ended = sum(counts[state] for state in ENDED)
-        if time.monotonic() - said >= TALK or ended == jobs:
+        if time.monotonic() - said >= TALK_SECONDS or ended == jobs:
             said = time.monotonic()
             _say(f"{said - began:4.0f} s: " + ", ".join(f"{count} {state}" for state, count in counts.items() if count))
         if ended == jobs:
@@ -145,7 +145,7 @@ def _watch(all_of_it: Rig, jobs: int, kills: list[jobs_kills.Kill], random: Rand
             kills.pop(0)
             _say(f"{time.monotonic() - began:4.0f} s: killed {killed}; {len(kills)} kills are left")
         all_of_it.keep_running()
-        pause.wait(LOOK)
+        pause.wait(LOOK_SECONDS)
 
 
 def _account(

@@ -28,9 +28,9 @@ WORKER = [sys.executable, "-m", "examples.airports.jobs_worker"]
 REDO = [sys.executable, "-m", "examples.airports.jobs_redo"]
 POOL = "airports"
 #: Seconds after which the job of a killed worker is taken over.
-LEASE = 15.0
+LEASE_SECONDS = 15.0
 #: Seconds without a job after which a worker is stopped, in two steps.
-UNBIND_DELAY, STOP_DELAY = 12.0, 3.0
+UNBIND_DELAY_SECONDS, STOP_DELAY_SECONDS = 12.0, 3.0
 #: How many redo processes run: one leads, the others stand by.
 REDO_PROCESSES = 2
 
@@ -53,10 +53,12 @@ class Rig:
         self.broker = stack.enter_context(Broker(DEMO_VERSION))
         self._starts = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="broker"))
         self.broker.management.add_vhost(POOL, self.broker.admin)
-        self.pool = Pool.on(self.broker, POOL, name=POOL, unbind_delay=UNBIND_DELAY, stop_delay=STOP_DELAY)
+        self.pool = Pool.on(
+            self.broker, POOL, name=POOL, unbind_delay=UNBIND_DELAY_SECONDS, stop_delay=STOP_DELAY_SECONDS
+        )
         environment = {
             "JOBS_DATABASE": database,
-            "JOBS_LEASE": str(LEASE),
+            "JOBS_LEASE": str(LEASE_SECONDS),
             "JOBS_SECONDS": str(seconds),
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }

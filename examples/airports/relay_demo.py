@@ -38,7 +38,7 @@ OUTAGE = 20.0
 #: When that begins and when the node is killed, as parts of the load.
 OUTAGE_AT, KILL_AT = 0.15, 0.7
 #: Seconds for one call, and between two lines about them.
-TIMEOUT, TALK = 60.0, 10.0
+TIMEOUT_SECONDS, TALK_SECONDS = 60.0, 10.0
 
 
 class Calls:
@@ -59,7 +59,7 @@ class Calls:
         client = self._clients[number % len(self._clients)]
         request = Request(json.dumps(question).encode(), {NUMBER: str(number)})
         try:
-            response = await client.call(f"{POOL}/{airport}", request, timeout=TIMEOUT)
+            response = await client.call(f"{POOL}/{airport}", request, timeout=TIMEOUT_SECONDS)
         except RelayError as error:
             self.ends[number] = type(error).__name__
             return
@@ -144,7 +144,7 @@ async def _kill(rig: Rig, options: argparse.Namespace) -> None:
 
 async def _talk(calls: Calls, began: float) -> None:
     while True:
-        await asyncio.sleep(TALK)
+        await asyncio.sleep(TALK_SECONDS)
         _say(f"{time.monotonic() - began:4.0f} s: {_shown(calls)}")
 
 

@@ -24,7 +24,7 @@ from testbed.waiting import until
 ROOT = Path(__file__).parents[2]
 #: Seconds: a node or worker that died is noticed within a quarter of a minute, so that the demo is short. An outage of
 #: Redis is survived for as long as it is by default.
-TIMINGS = {
+TIMINGS_SECONDS = {
     "beat_every": 2.0,
     "server_gone_after": 12.0,
     "caller_gone_after": 16.0,
@@ -91,7 +91,9 @@ class Rig:
         redis = {"url_file": str(self.redis.address_file)}
         file = self._directory / f"node-{number}.toml"
         file.write_text(
-            to_toml({"relay": {"redis": redis, "timings": TIMINGS, "serve": {**serve, "worker_gone_after": 12.0}}})
+            to_toml(
+                {"relay": {"redis": redis, "timings": TIMINGS_SECONDS, "serve": {**serve, "worker_gone_after": 12.0}}}
+            )
         )
         return self._start("node", number, ["-m", "osrdyne.cli", "relay", "serve", "--settings", str(file)])
 

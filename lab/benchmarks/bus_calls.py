@@ -20,7 +20,7 @@ from testbed.node import building
 #: Calls at a time.
 OUTSTANDING = (1, 64)
 #: Seconds for which a side makes calls before it is measured.
-WARM_UP = 0.5
+WARM_UP_SECONDS = 0.5
 OURS = "bus"
 #: Sides by hand, and how much of their rate ours has to reach; None where that is only shown.
 BY_HAND = {"proton": Target(0.8), "rhea": None}
@@ -47,7 +47,7 @@ def _measured(rig: Rig) -> list[Row]:
     with ExitStack() as stack:
         clients = {side: _client(rig, stack, side) for side in sides}
         for client in clients.values():
-            client.turn(WARM_UP, max(OUTSTANDING))
+            client.turn(WARM_UP_SECONDS, max(OUTSTANDING))
         turns = {f"{many} {side}": (side, many) for side, many in rates}
         for done, name in enumerate(rigs.in_turns(rig.rounds, list(turns))):
             if done % len(turns) == 0:

@@ -19,7 +19,7 @@ from benchmarks.rig import OUTSTANDING, Rig, Side
 from testbed import oslo, proton
 
 #: Seconds for which a side makes calls before it is measured.
-WARM_UP = 0.5
+WARM_UP_SECONDS = 0.5
 #: Modules of the sides, and what the rows call them.
 OURS = {"bus_threads": "threads", "bus": "asyncio"}
 PEER = "oslo"
@@ -34,7 +34,7 @@ def measure(rig: Rig) -> list[Row]:
     with ExitStack() as stack:
         sides = {name: _Running.of(stack, name) for name in (*OURS, PEER)}
         for side in sides.values():
-            side.client.turn(WARM_UP)
+            side.client.turn(WARM_UP_SECONDS)
         turns = {f"{many} {name}": (name, many) for many in (1, OUTSTANDING) for name in sides}
         for done, turn in enumerate(rigs.in_turns(rig.rounds, list(turns))):
             if done % len(turns) == 0:

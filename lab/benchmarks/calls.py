@@ -22,7 +22,7 @@ from benchmarks.rig import Rig, Side
 from testbed.pool import Pool
 
 #: Seconds for which a pair makes calls before it is measured, so that connections, queues and caches are warm.
-WARM_UP = 0.3
+WARM_UP_SECONDS = 0.3
 PREFETCHES = (64, 1)
 BARE = "bare pika"
 AIO_PIKA = "aio-pika RPC"
@@ -87,7 +87,7 @@ def measure(rig: Rig) -> list[Row]:
                     stack.enter_context(side)
                 pairs[f"{name}-{prefetch}"] = sides
         for _, client in pairs.values():
-            client.turn(WARM_UP)
+            client.turn(WARM_UP_SECONDS)
         seen: dict[str, list[Seen]] = {name: [] for name in pairs}
         beam = rigs.broker_process(rig.broker)
         for done, name in enumerate(rigs.in_turns(rig.rounds, list(pairs))):
@@ -95,9 +95,9 @@ def measure(rig: Rig) -> list[Row]:
                 rig.progress(f"calls: round {done // len(pairs) + 1} of {rig.rounds}")
             rigs.purge_activity(pool)
             seen[name].append(_turn(rig, beam, *pairs[name]))
-    rates = {name: [one.rate for one in turns] for name, turns in seen.items()}
-    busy = {name: [one.busy for one in turns] for name, turns in seen.items()}
-    work = {name: [one.broker_ms for one in turns] for name, turns in seen.items()}
+    rates = {name: [turn.rate for turn in turns] for name, turns in seen.items()}
+    busy = {name: [turn.busy for turn in turns] for name, turns in seen.items()}
+    work = {name: [turn.broker_ms for turn in turns] for name, turns in seen.items()}
     return rows(rates) + bounds(rates, busy) + works(work)
 
 

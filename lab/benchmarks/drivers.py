@@ -32,7 +32,7 @@ from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 
 #: Seconds within which every idle group has to answer, on the slowest engine.
-ALL_ANSWERED = 1200
+ALL_ANSWERED_SECONDS = 1200
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ async def start_cost(
                 start = Start(key, began, accepted, partial(client.wait, request, timeout=60))
                 part.append(await own_part(start) * 1000)
                 queue.append(queue_alone(channel, pool, f"alone-{number}") * 1000)
-    ours = [all_of_it - one - other for all_of_it, one, other in zip(whole, part, queue, strict=True)]
+    ours = [all_of_it - request_time - other for all_of_it, request_time, other in zip(whole, part, queue, strict=True)]
     shown = {"publish to accepted": whole, engine.part: part, "queue alone": queue, "ours": ours}
     return {f"{what}, ms": round(statistics.median(values), 1) for what, values in shown.items()}
 
@@ -105,11 +105,11 @@ def queue_alone(channel: BlockingChannel, pool: Pool, name: str) -> float:
 
 def idle_cost(daemon: DaemonProcess, client: ForeignClient, groups: int, seconds: float) -> dict[str, float]:
     """Share of one core of the daemon while every group is up and no request is made."""
-    client.wait(*[client.send(f"idle-{number}") for number in range(groups)], timeout=ALL_ANSWERED)
+    client.wait(*[client.send(f"idle-{number}") for number in range(groups)], timeout=ALL_ANSWERED_SECONDS)
     print("groups are up", file=sys.stderr)
     # What starting them has left to do is done when it has been still for a while.
     share = idle_share(daemon, seconds, settled=5.0)
-    ready = sum(1 for one in daemon.status()["keys"] if one["state"] == "ready")
+    ready = sum(1 for key in daemon.status()["keys"] if key["state"] == "ready")
     return {"groups": ready, "seconds": seconds, "share of a core, %": share}
 
 

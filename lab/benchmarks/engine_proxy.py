@@ -58,7 +58,7 @@ class EngineProxy:
     def busy(self, began: float, ended: float) -> float:
         """Return how much of a time at least one call was under way, in seconds."""
         total, until_now = 0.0, began
-        for _, at, end in sorted(self.calls, key=lambda one: one[1]):
+        for _, at, end in sorted(self.calls, key=lambda call: call[1]):
             total += max(0.0, min(end, ended) - max(at, until_now))
             until_now = max(until_now, min(end, ended))
         return total

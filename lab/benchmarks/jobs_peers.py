@@ -52,12 +52,12 @@ class Runner:
     done: list[float] = field(default_factory=list)
 
     def pause(self) -> None:
-        for one in self.workers:
-            one.process.send_signal(signal.SIGSTOP)
+        for worker in self.workers:
+            worker.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        for one in self.workers:
-            one.process.send_signal(signal.SIGCONT)
+        for worker in self.workers:
+            worker.process.send_signal(signal.SIGCONT)
 
     def number_done(self) -> int:
         row = self.database.execute(self.count).fetchone()
@@ -81,9 +81,9 @@ def measure(rig: Rig) -> list[Row]:
     """Return two rows for each peer."""
     jobs = QUICK_JOBS if rig.quick else JOBS
     with rig.pool() as pool, Postgres() as server, ExitStack() as stack:
-        runners = {one.name: one for one in _runners(pool, server, stack)}
-        for one in runners.values():
-            one.turn(len(RESOURCES))
+        runners = {runner.name: runner for runner in _runners(pool, server, stack)}
+        for runner in runners.values():
+            runner.turn(len(RESOURCES))
         for done, name in enumerate(rigs.in_turns(rig.rounds, list(runners))):
             if done % len(runners) == 0:
                 rig.progress(f"jobs: round {done // len(runners) + 1} of {rig.rounds}")

@@ -88,8 +88,8 @@ def _submits(rig: Rig, database: str, engine: Engine, address: str, by_driver: S
 
     sides: dict[str, Submit] = {"submit": submit, SQLALCHEMY: by_sqlalchemy, DRIVER: by_driver}
     seen: dict[str, list[float]] = {name: [] for name in sides}
-    for one in sides.values():
-        one()
+    for kind in sides.values():
+        kind()
     for done, side in enumerate(rigs.in_turns(rig.rounds, list(sides))):
         if done % len(sides) == 0:
             rig.progress(f"submits on {database}: round {done // len(sides) + 1} of {rig.rounds}")

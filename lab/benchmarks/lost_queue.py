@@ -68,8 +68,8 @@ async def _measure(rig: Rig, pool: Pool) -> list[Row]:
                 rig.progress(f"lost queue: round {done // len(seen) + 1} of {rig.rounds}")
             async with AsyncClient(rigs.administrator(pool), pool.names.pool) as client:
                 seen[side].append(await _turn(client, 2 * rig.seconds, calls_lost=side == "with"))
-    rates = {side: [one.rate for one in turns] for side, turns in seen.items()}
-    late = {side: [one.p99_ms for one in turns] for side, turns in seen.items()}
+    rates = {side: [turn.rate for turn in turns] for side, turns in seen.items()}
+    late = {side: [turn.p99_ms for turn in turns] for side, turns in seen.items()}
     return [
         compared(
             "calls to 20 keys beside a lost one", "1/s", rates["with"], rates["without"], "no lost key", MOST_SLOWER
@@ -96,7 +96,7 @@ async def _turn(client: AsyncClient, seconds: float, *, calls_lost: bool) -> See
     lost = [asyncio.ensure_future(call_lost()) for _ in range(LOST_CALLERS if calls_lost else 0)]
     await asyncio.gather(*(call(key) for key in OTHERS for _ in range(CALLERS)))
     seen.seconds = loop.time() - began
-    for one in lost:
-        one.cancel()
+    for queue_name in lost:
+        queue_name.cancel()
     await asyncio.gather(*lost, return_exceptions=True)
     return seen

@@ -35,7 +35,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "osrdyn
 #: The pipeline's heap; it does not grow with the events.
 MEMORY = "2g"
 #: Seconds between two looks at how much memory is held.
-_LOOK = 0.5
+_LOOK_SECONDS = 0.5
 #: Columns that say where an event was found, which sides number in their own ways.
 _PLACES = {"events": 'exclude (source, "offset")'}
 
@@ -150,12 +150,12 @@ class _Peak:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._stop.wait(_LOOK):
+        while not self._stop.wait(_LOOK_SECONDS):
             held = 0
             with contextlib.suppress(psutil.NoSuchProcess):
-                for one in (self._process, *self._process.children(recursive=True)):
+                for process in (self._process, *self._process.children(recursive=True)):
                     with contextlib.suppress(psutil.NoSuchProcess):
-                        held += one.memory_full_info().pss
+                        held += process.memory_full_info().pss
             self.mib = max(self.mib, held / 2**20)
 
 
@@ -174,7 +174,7 @@ def _compare(folder: Path) -> None:
             for those in (f"{ours}/{POOL}/{layer}/{name}/**/*.parquet", f"{plain}/{name}.parquet"):
                 # hive: the day is the name of a folder there
                 found = f"(select {', '.join(order)} from read_parquet('{those}', hive_partitioning = true))"
-                for one, other in ((found, expected), (expected, found)):
-                    more = connection.sql(f"from {one} except all from {other} limit 3").fetchall()
+                for these, other in ((found, expected), (expected, found)):
+                    more = connection.sql(f"from {these} except all from {other} limit 3").fetchall()
                     if more:
                         raise AssertionError(f"{name} of {those} and DuckDB's differ: {more}")

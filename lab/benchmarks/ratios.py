@@ -33,7 +33,7 @@ def ratios(ours: Sequence[float], peer: Sequence[float]) -> Spread:
         raise ValueError(f"{len(ours)} rounds of ours and {len(peer)} of the peer's")
     if not all(peer):
         raise ValueError("the peer did nothing in a round")
-    return Spread.of([one / other for one, other in zip(ours, peer, strict=True)])
+    return Spread.of([our / other for our, other in zip(ours, peer, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from testbed.broker import SUITES, Broker
 from testbed.pool import DaemonProcess, Pool
 
 #: Seconds that each may take.
-AFTER_BROKER, AFTER_KILL = 5.0, 10.0
+AFTER_BROKER_SECONDS, AFTER_KILL_SECONDS = 5.0, 10.0
 #: Seconds beyond two heartbeats in which a connection that went silent is replaced.
-AFTER_SILENCE = 5.0
+AFTER_SILENCE_SECONDS = 5.0
 KILLED = Target(1.2, at_most=True)
 IN_TIME = Target(1.0, at_most=True)
 #: Keys that every daemon finds when it starts.
@@ -57,11 +57,13 @@ def _rows(rig: Rig, version: str) -> list[Row]:
     on = f"on {version}"
     return [
         compared(f"daemon killed, until an orphan is forwarded, {on}", "s", killed, clean, "a clean start", KILLED),
-        _within(f"leader killed, until the standby forwards, {on}", taken, AFTER_KILL),
+        _within(f"leader killed, until the standby forwards, {on}", taken, AFTER_KILL_SECONDS),
         _within(
-            f"leader's connection silent, until an orphan is forwarded, {on}", silent, 2 * heartbeat + AFTER_SILENCE
+            f"leader's connection silent, until an orphan is forwarded, {on}",
+            silent,
+            2 * heartbeat + AFTER_SILENCE_SECONDS,
         ),
-        _within(f"broker restarted, from its first accepted connection, {on}", restarted, AFTER_BROKER),
+        _within(f"broker restarted, from its first accepted connection, {on}", restarted, AFTER_BROKER_SECONDS),
     ]
 
 

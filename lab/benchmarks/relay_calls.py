@@ -17,7 +17,7 @@ from testbed.redis import RedisServer
 #: Calls at a time. There are as many workers.
 OUTSTANDING = (1, 64)
 #: Seconds for which a side makes calls before it is measured.
-WARM_UP = 0.3
+WARM_UP_SECONDS = 0.3
 OURS, CELERY = "ours", "Celery on Redis"
 LISTS = {
     "lists by hand, on asyncio": "lists",
@@ -34,7 +34,7 @@ def measure(rig: Rig) -> list[Row]:
         clients = {_pair(name, many): _client(server, stack, name, many) for many in OUTSTANDING for name in SIDES}
         rates: dict[str, list[float]] = {pair: [] for pair in clients}
         for pair, client in clients.items():
-            client.turn(WARM_UP, _many(pair))
+            client.turn(WARM_UP_SECONDS, _many(pair))
         for done, pair in enumerate(rigs.in_turns(rig.rounds, list(clients))):
             if done % len(clients) == 0:
                 rig.progress(f"calls over Redis: round {done // len(clients) + 1} of {rig.rounds}")

@@ -14,14 +14,14 @@ from testbed.waiting import until
 #: Endpoints with a worker each.
 ENDPOINTS, QUICK_ENDPOINTS = 1_000, 100
 #: Seconds until the endpoints have come to rest (see `look_first`), and for which is measured: four times `look_every`.
-REST, SECONDS = 45.0, 60.0
+REST_SECONDS, SECONDS = 45.0, 60.0
 QUICK_REST, QUICK_SECONDS = 3.0, 5.0
 
 
 def measure(rig: Rig) -> list[Row]:
     """Return a row for each cost."""
     number = QUICK_ENDPOINTS if rig.quick else ENDPOINTS
-    rest, seconds = (QUICK_REST, QUICK_SECONDS) if rig.quick else (REST, SECONDS)
+    rest, seconds = (QUICK_REST, QUICK_SECONDS) if rig.quick else (REST_SECONDS, SECONDS)
     with RedisServer() as server, ExitStack() as stack:
         none, node = (stack.enter_context(_node(server, many)) for many in (0, number))
         last = f"osrdyne-relay:{{endpoint/{number - 1}}}:pulse"

@@ -101,9 +101,9 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 def broker_process(broker: Broker) -> psutil.Process:
     """The process of the broker itself, which is far below the one that was started for this broker's directory."""
-    started = [one for one in psutil.Process().children(recursive=True) if str(broker.directory) in one.cmdline()]
-    below = [one for process in started for one in process.children(recursive=True)]
-    return next(one for one in below if one.name() == "beam.smp")
+    started = [child for child in psutil.Process().children(recursive=True) if str(broker.directory) in child.cmdline()]
+    below = [child for process in started for child in process.children(recursive=True)]
+    return next(process for process in below if process.name() == "beam.smp")
 
 
 def in_turns(rounds: int, sides: Sequence[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from testbed.pulumi.building import programs
 from testbed.pulumi.stack import Project
 
 #: Seconds.
-ALLOWED = 15.0
+ALLOWED_SECONDS = 15.0
 ROUNDS, QUICK_ROUNDS = 5, 1
 
 
@@ -29,7 +29,7 @@ def measure(rig: Rig) -> list[Row]:
         one, other = _round(rig)
         first.append(one)
         second.append(other)
-    allowed = [ALLOWED] * len(first)
+    allowed = [ALLOWED_SECONDS] * len(first)
     in_time = Target(1, at_most=True)
     return [
         compared("pulumi up of dev, from nothing", "s", first, allowed, "what is allowed", in_time),

@@ -59,7 +59,7 @@ class Watch:
                     missing -= self.seen.keys()
         except TimeoutError:
             raise RuntimeError(f"not seen within {PATIENCE:g} s: {sorted(missing)[:5]}") from None
-        return max(self.seen[one] for one in wanted)
+        return max(self.seen[name] for name in wanted)
 
 
 @asynccontextmanager

@@ -17,9 +17,9 @@ from testbed.broker import MEMORY_MB
 from testbed.lost_queue import lose_as_by_a_kill
 
 #: Seconds for which a missing object or a missing right lasts.
-LASTS = 1.5
+LASTS_SECONDS = 1.5
 #: Seconds for which an alarm lasts; the management API shows it up to a second late.
-ALARM_LASTS = 3.0
+ALARM_LASTS_SECONDS = 3.0
 
 
 def broker_restarted(rig: Rig, random: Random) -> str:
@@ -63,7 +63,7 @@ def _alarm(rig: Rig, name: str, limit: str, too_much: str, usual: str) -> str:
     def raised() -> bool:
         return bool(rig.broker.management.get("nodes")[0].get(name))
 
-    back = f"timer:apply_after({round(ALARM_LASTS * 1000)}, {limit}, [{usual}])"
+    back = f"timer:apply_after({round(ALARM_LASTS_SECONDS * 1000)}, {limit}, [{usual}])"
     rig.broker.rabbitmqctl("eval", f"{{ok, _}} = {back}, apply({limit}, [{too_much}]).")
     rig.until_true(raised, what=name)
     rig.until_true(lambda: not raised(), what=f"end of {name}")
@@ -75,7 +75,7 @@ def queue_deleted(rig: Rig, random: Random) -> str:
     names = rig.pool.names
     if random.random() < 0.5:
         rig.broker.management.delete("queues", VHOST, names.activity_queue)
-        rig.wait(LASTS)
+        rig.wait(LASTS_SECONDS)
         rig.pool.restore()
         return names.activity_queue
     queue = names.request_queue(load.SPARE)
@@ -104,7 +104,7 @@ def policy_deleted(rig: Rig, random: Random) -> str:
     names = rig.pool.names
     policy = random.choice([names.request_exchange, names.activity_queue, names.poison_queue, names.events_stream])
     rig.broker.management.delete("policies", VHOST, policy)
-    rig.wait(LASTS)
+    rig.wait(LASTS_SECONDS)
     rig.pool.restore()
     return policy
 
@@ -123,7 +123,7 @@ def binding_deleted(rig: Rig, random: Random) -> str:
     connection = pika.BlockingConnection(pika.URLParameters(uri))
     connection.channel().queue_unbind(queue, exchange, key)
     connection.close()
-    rig.wait(LASTS)
+    rig.wait(LASTS_SECONDS)
     rig.pool.restore()
     return f"{exchange} to {queue}"
 
@@ -133,6 +133,6 @@ def permission_revoked(rig: Rig, random: Random) -> str:
     user = random.choice([users.client, users.worker, users.daemon])
     nothing = {"configure": "^$", "write": "^$", "read": "^$"}
     rig.broker.management.put("permissions", VHOST, user, body=nothing)
-    rig.wait(LASTS)
+    rig.wait(LASTS_SECONDS)
     rig.pool.restore()
     return user.rpartition("-")[0]

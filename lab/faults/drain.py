@@ -12,7 +12,7 @@ from testbed.pool import STATISTICS_INTERVAL
 from testbed.waiting import until_in_thread
 
 #: Seconds within which a queue is empty.
-EMPTIED = 60.0
+EMPTIED_SECONDS = 60.0
 
 
 def drain(rig: Rig) -> None:
@@ -51,4 +51,4 @@ async def _empty(rig: Rig, channel: Channel, queue: str) -> None:
         channel.ack(message.delivery_tag)
 
     await channel.consume(queue, enter, on_cancel=lambda: None)
-    await until_in_thread(lambda: not rig.pool.depth(queue), within=EMPTIED)
+    await until_in_thread(lambda: not rig.pool.depth(queue), within=EMPTIED_SECONDS)

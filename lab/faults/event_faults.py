@@ -15,7 +15,7 @@ from osrdyne_pool.broker.management import ManagementRefused
 from testbed import lost_events
 
 #: Seconds for which such a fault lasts: twice as long as a key without activity stays bound.
-LASTS = 2 * timing.UNBIND_DELAY
+LASTS_SECONDS = 2 * timing.UNBIND_DELAY
 
 
 def stream_away(rig: Rig, random: Random) -> str:
@@ -41,7 +41,7 @@ def _without_events(rig: Rig, fault: contextlib.AbstractContextManager[None], re
     _until_in_use(rig)
     with fault:
         began, logged, closed = time.monotonic(), len(rig.leader.lines()), _close_event_connections(rig)
-        rig.wait(LASTS)
+        rig.wait(LASTS_SECONDS)
 
         def noticed() -> bool:
             nonlocal closed
@@ -72,9 +72,9 @@ def _until_in_use(rig: Rig) -> None:
 def _close_event_connections(rig: Rig) -> int:
     """Close the connections of daemon and workers that carry events: an old channel notices nothing of most faults."""
     names = {
-        one["name"]
-        for one in rig.broker.management.get("connections")
-        if str(one.get("client_properties", {}).get("connection_name", "")).endswith((", events", ", activity"))
+        connection["name"]
+        for connection in rig.broker.management.get("connections")
+        if str(connection.get("client_properties", {}).get("connection_name", "")).endswith((", events", ", activity"))
     }
     for name in names:
         with contextlib.suppress(ManagementRefused):  # it is closed already

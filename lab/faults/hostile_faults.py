@@ -22,9 +22,9 @@ from testbed.hostile.chance import NAMES, drawn
 #: client and by the worker, and requests to the daemon's status.
 TURNS, COUNT = 5, 16
 #: Seconds of the calm of a turn. It is as long as the attack before it, if that is longer.
-CALM = 5.0
+CALM_SECONDS = 5.0
 #: Seconds within which all of an attack is answered, kept or parked.
-DRAINED = 120.0
+DRAINED_SECONDS = 120.0
 HOSTILE = "library-hostile"
 #: Names that no worker can be given, and for one request in four a key of the attacker's own: its worker waits longer
 #: each time before it connects again.
@@ -39,7 +39,7 @@ def hostile_peer(rig: Rig, random: Random) -> str:
     turns = [_attacks(rig, first + turn) for turn in range(TURNS)]
     calm, hostile, taken = list[Window](), list[Window](), 0
     with Attacker() as attacker:
-        length = CALM
+        length = CALM_SECONDS
         for attacks in turns:
             began = time.monotonic()
             _until_over(rig, began + length)
@@ -49,7 +49,7 @@ def hostile_peer(rig: Rig, random: Random) -> str:
             ended = time.monotonic()
             calm.append((began, turned))
             hostile.append((turned, ended))
-            length = max(CALM, ended - turned)
+            length = max(CALM_SECONDS, ended - turned)
     _until_answered(rig, hostile[0][0], hostile[-1][1])
     before, beside = rig.ledger.late(load.WARM, calm), rig.ledger.late(load.WARM, hostile)
     rig.late.append(beside / before)
@@ -70,7 +70,7 @@ def _until_over(rig: Rig, moment: float) -> None:
     def is_over() -> bool:
         return not any(rig.pool.depth(queue) for queue in queues) and time.monotonic() >= moment
 
-    rig.until_true(is_over, within=DRAINED, what="the end of the attack")
+    rig.until_true(is_over, within=DRAINED_SECONDS, what="the end of the attack")
 
 
 def _attacks(rig: Rig, seed: int) -> list[Attack]:
@@ -114,9 +114,11 @@ def _until_answered(rig: Rig, began: float, ended: float) -> None:
     def asked() -> list[str]:
         requests = rig.read().requests.values()
         found = [
-            one for one in requests if one.key in load.WARM and began <= one.sent < ended and one.client in rig.alive
+            request
+            for request in requests
+            if request.key in load.WARM and began <= request.sent < ended and request.client in rig.alive
         ]
-        return [one.replies[0] if one.replies else one.refused or "" for one in found]
+        return [request.replies[0] if request.replies else request.refused or "" for request in found]
 
     rig.until_true(lambda: all(asked()), what="answers to honest clients")
     failed = sorted(set(asked()) - {"ok"})

@@ -35,11 +35,11 @@ VHOST = "key-spray"
 #: Keys of the spray, and seconds for them.
 KEYS, SECONDS = 10_000, 10.0
 #: Seconds between two new keys of an honest user: it keeps within its budget.
-PACE = 1.0
+PACE_SECONDS = 1.0
 #: Seconds between two new keys of a program that asks beside the spray with the same user, and measures refusals.
-PROBE_PACE = 0.02
+PROBE_PACE_SECONDS = 0.02
 #: New keys of each program.
-NUMBERS = {"spray": KEYS, "probe": int(SECONDS / PROBE_PACE), "honest": int(SECONDS / PACE)}
+NUMBERS = {"spray": KEYS, "probe": int(SECONDS / PROBE_PACE_SECONDS), "honest": int(SECONDS / PACE_SECONDS)}
 #: What the pools may have, and what their users may wake: many more than honest users do.
 LIMITS = {"groups": 50, "client_connections": 20}
 BUDGET = {"new_keys": 10, "new_key_interval": 2.0, "starts_in_flight": 16}

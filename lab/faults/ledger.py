@@ -161,8 +161,8 @@ class Ledger:
 
     def lose_queue(self, key: str, *, since: float, until: float) -> None:
         """The broker lost a key's queue at `until`. Requests that were sent after `since` may have been in it."""
-        for one in self.requests.values():
-            one.lost_by_broker |= one.key == key and since < one.sent < until
+        for request in self.requests.values():
+            request.lost_by_broker |= request.key == key and since < request.sent < until
 
     def _find(self, name: str | None) -> Request | None:
         return self.requests.get(name or "")
@@ -170,27 +170,29 @@ class Ledger:
     @property
     def confirmed(self) -> list[Request]:
         """Those for which the broker took responsibility."""
-        return [one for one in self.requests.values() if one.confirmed is not None]
+        return [request for request in self.requests.values() if request.confirmed is not None]
 
     def waiting(self, clients: Iterable[str]) -> list[Request]:
         """Return what these clients still wait for: an answer, or whether the broker has the request at all."""
         alive = set(clients)
         return [
-            one
-            for one in self.requests.values()
-            if one.client in alive
-            and not one.replies
-            and one.refused is None
-            and (one.wants_reply or one.confirmed is None)
+            request
+            for request in self.requests.values()
+            if request.client in alive
+            and not request.replies
+            and request.refused is None
+            and (request.wants_reply or request.confirmed is None)
         ]
 
     def answered_since(self, moment: float) -> set[str]:
         """Return the clients that have an `ok` for a request sent after this moment."""
-        return {one.client for one in self.requests.values() if one.sent > moment and "ok" in one.replies}
+        return {
+            request.client for request in self.requests.values() if request.sent > moment and "ok" in request.replies
+        }
 
     def keys_answered_since(self, moment: float) -> set[str]:
         """Return the keys that have an `ok` for a request sent after this moment."""
-        return {one.key for one in self.requests.values() if one.sent > moment and "ok" in one.replies}
+        return {request.key for request in self.requests.values() if request.sent > moment and "ok" in request.replies}
 
     def late(self, keys: Iterable[str], windows: Sequence[tuple[float, float]]) -> float:
         """Return within how many seconds 99 of 100 requests of these keys had their answer, of those sent in windows.
@@ -199,12 +201,12 @@ class Ledger:
         """
         wanted = set(keys)
         found = [
-            one.replied[0] - one.sent
-            for one in self.requests.values()
-            if one.key in wanted
-            and any(began <= one.sent < ended for began, ended in windows)
-            and one.replied
-            and one.replied[0] is not None
+            request.replied[0] - request.sent
+            for request in self.requests.values()
+            if request.key in wanted
+            and any(began <= request.sent < ended for began, ended in windows)
+            and request.replied
+            and request.replied[0] is not None
         ]
         if not found:
             raise ValueError(f"no request of {', '.join(sorted(wanted))} was answered")
@@ -212,12 +214,12 @@ class Ledger:
 
     @property
     def lost(self) -> list[Request]:
-        return [one for one in self.confirmed if one.fate is Fate.LOST]
+        return [request for request in self.confirmed if request.fate is Fate.LOST]
 
     @property
     def statuses(self) -> Counter[str]:
         """How often each status was the first answer to a confirmed request."""
-        return Counter(one.replies[0] for one in self.confirmed if one.replies)
+        return Counter(request.replies[0] for request in self.confirmed if request.replies)
 
     def rows(self, windows: Sequence[Window], *, began: float, ended: float, lifetime: float) -> list[Row]:
         """Return one row a kind, in the order of their first injection; the first row is that of no fault.
@@ -238,7 +240,7 @@ class Ledger:
                 rows[kind if at is None else kind_before(at, windows)].duplicates += 1
         for at in self.redelivered:
             rows[kind_before(at, windows)].redelivered += 1
-        times = [began, *sorted(one for one in self.answers if began <= one <= ended), ended]
+        times = [began, *sorted(answer for answer in self.answers if began <= answer <= ended), ended]
         for before, after in itertools.pairwise(times):
             row = rows[kind_most_of(before, after, windows)]
             row.outage = max(row.outage, after - before)
@@ -247,12 +249,12 @@ class Ledger:
 
 def kind_before(moment: float, windows: Sequence[Window]) -> str:
     """Return the kind of the latest fault that had begun at this moment."""
-    return next((one.kind for one in reversed(windows) if one.began <= moment), STEADY)
+    return next((window.kind for window in reversed(windows) if window.began <= moment), STEADY)
 
 
 def kind_during(before: float, after: float, windows: Sequence[Window]) -> str:
     """Return the kind of the first fault that lasted within this time."""
-    return next((one.kind for one in windows if one.began < after and before < one.ended), STEADY)
+    return next((window.kind for window in windows if window.began < after and before < window.ended), STEADY)
 
 
 def kind_most_of(before: float, after: float, windows: Sequence[Window]) -> str:

@@ -20,7 +20,7 @@ from osrdyne_protocol import headers
 from osrdyne_protocol.errors import OsrdyneError
 
 #: Seconds before a client that could not connect tries again.
-PAUSE = 0.3
+PAUSE_SECONDS = 0.3
 
 
 class WatchedDispatcher(Dispatcher):
@@ -57,7 +57,7 @@ async def connected(uri: str, pool: str, journal: Journal) -> WatchedClient:
             await client.open()
         except BrokerError as error:
             print(f"not connected: {error}", file=sys.stderr)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAUSE_SECONDS)
         else:
             return client
 

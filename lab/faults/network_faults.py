@@ -9,9 +9,9 @@ from faults.timing import HEARTBEAT
 
 SIDES = ("daemon", "client", "worker")
 #: Seconds by which everything is late while it is delayed, and for which that lasts.
-DELAY, DELAY_LASTS = 0.25, 3.0
+DELAY_SECONDS, DELAY_LASTS_SECONDS = 0.25, 3.0
 #: Seconds after which the last of two heartbeats is missed, with a margin.
-SILENCE_LASTS = 2 * HEARTBEAT + 1.0
+SILENCE_LASTS_SECONDS = 2 * HEARTBEAT + 1.0
 
 
 def connections_cut(rig: Rig, random: Random) -> str:
@@ -22,17 +22,17 @@ def connections_cut(rig: Rig, random: Random) -> str:
 
 def connections_delayed(rig: Rig, random: Random) -> str:
     sides = _sides(random)
-    rig.proxy.delay(DELAY, *sides)
-    rig.wait(DELAY_LASTS)
+    rig.proxy.delay(DELAY_SECONDS, *sides)
+    rig.wait(DELAY_LASTS_SECONDS)
     rig.proxy.delay(0, *sides)
-    return f"{' and '.join(sides)} by {DELAY:g} s"
+    return f"{' and '.join(sides)} by {DELAY_SECONDS:g} s"
 
 
 def connections_half_open(rig: Rig, random: Random) -> str:
     """Nothing passes and neither end hangs up; what has no heartbeat to notice it is cut at the end."""
     sides = _sides(random)
     rig.proxy.silence(*sides)
-    rig.wait(SILENCE_LASTS)
+    rig.wait(SILENCE_LASTS_SECONDS)
     rig.proxy.drop_silenced()
     return " and ".join(sides)
 

@@ -25,7 +25,7 @@ from osrdyne_protocol import headers
 from osrdyne_protocol.names import PoolNames
 
 #: Seconds before it connects again.
-PAUSE = 0.3
+PAUSE_SECONDS = 0.3
 EXPIRES_MS = 600_000
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         except (AMQPError, ValueError) as error:
             # ValueError is what pika raises when a connection is reset in the moment in which it is made.
             print(f"begins again: {error!r}", file=sys.stderr)
-            pause.wait(PAUSE)
+            pause.wait(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from faults.points import Point, Step, begun_to_consume, confirmed_publish
 from faults.rig import Rig, kill, owner
 
 #: Seconds within which a named point comes by under this load.
-POINT_PATIENCE = 30.0
+POINT_PATIENCE_SECONDS = 30.0
 HOUR = 3600
 
 
@@ -117,6 +117,6 @@ def at_point(rig: Rig, side: str, steps: list[Step], act: Callable[[int], bool])
     point = Point(steps, act)
     remove = rig.proxy.watch(side, point)
     try:
-        assert point.done.wait(POINT_PATIENCE), f"the point was not passed within {POINT_PATIENCE:g} s"
+        assert point.done.wait(POINT_PATIENCE_SECONDS), f"the point was not passed within {POINT_PATIENCE_SECONDS:g} s"
     finally:
         remove()

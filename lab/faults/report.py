@@ -46,14 +46,14 @@ def table(results: list[Result]) -> Table:
 
 def caption(results: list[Result]) -> str:
     """Return which runs these were, and which statuses the answers had."""
-    runs = ", ".join(f"RabbitMQ {one.version} with seed {one.seed}" for one in results)
-    statuses: Counter[str] = sum((Counter(one.statuses) for one in results), Counter())
+    runs = ", ".join(f"RabbitMQ {result.version} with seed {result.seed}" for result in results)
+    statuses: Counter[str] = sum((Counter(result.statuses) for result in results), Counter())
     answers = ", ".join(f"{status} {count}" for status, count in statuses.most_common())
-    late = max((one.late for one in results), default=0.0)
+    late = max((result.late for result in results), default=0.0)
     beside = (
         f" Beside a hostile peer, p99 of warm keys was {late:.1f} times that of the calm before it." if late else ""
     )
-    unconfirmed = sum(one.unconfirmed for one in results)
+    unconfirmed = sum(result.unconfirmed for result in results)
     return f"{runs}. Answers: {answers}. Not confirmed, so not counted: {unconfirmed}.{beside}{_sprays(results)}"
 
 
@@ -87,4 +87,4 @@ def from_json(document: dict[str, Any]) -> Result:
 
 def is_good(results: list[Result]) -> bool:
     """Say whether nothing was lost, and everything was injected that should have been."""
-    return not any(one.troubles for one in results)
+    return not any(result.troubles for result in results)

@@ -205,7 +205,7 @@ class Rig:
                 variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if any(one.startswith(wanted) for one in variables):
+            if any(variable.startswith(wanted) for variable in variables):
                 found.append(pid)
         return found
 
@@ -277,7 +277,7 @@ class Rig:
         file = self.directory / "deliveries"
         lines = file.read_text().splitlines() if file.exists() else []
         moments = [float(line.partition(" ")[2]) for line in lines if line.startswith(f"{word} ")]
-        return [one for one in moments if one >= since]
+        return [moment for moment in moments if moment >= since]
 
     def enter_lost(self) -> None:
         """Enter into the ledger which requests the broker may have lost. Everything else was read before."""
@@ -309,8 +309,10 @@ class Rig:
         requests = self.read().requests.values()
         silent = []
         for key, at in self._dead:
-            since = [one for one in requests if one.key == key and one.sent > at and one.wants_reply]
-            if since and not any("ok" in one.replies for one in since):
+            since = [
+                request for request in requests if request.key == key and request.sent > at and request.wants_reply
+            ]
+            if since and not any("ok" in request.replies for request in since):
                 silent.append(key)
         return silent
 
@@ -335,9 +337,9 @@ class Rig:
         kept = {names.activity_queue, names.events_stream, *inventory, names.leader_queue, *but}
         queues = self.broker.management.get("queues", VHOST)
         return all(
-            one.get("messages", 0) == 0
-            for one in queues
-            if one["name"] not in kept and not one["name"].startswith("reply-")
+            queue.get("messages", 0) == 0
+            for queue in queues
+            if queue["name"] not in kept and not queue["name"].startswith("reply-")
         )
 
 
@@ -348,7 +350,7 @@ def owner(port: int, pids: list[int]) -> int | None:
             connections = psutil.Process(pid).net_connections(kind="tcp4")
         except psutil.Error:
             continue
-        if any(one.laddr[1:] == (port,) for one in connections):
+        if any(connection.laddr[1:] == (port,) for connection in connections):
             return pid
     return None
 

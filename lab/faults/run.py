@@ -22,11 +22,11 @@ RECOVERY_SECONDS = 60.0
 #: Most seconds from the begin of one fault to that of the next.
 SPACING_SECONDS = 4.0
 #: Seconds before the end, and share of the duration, from which on nothing is asked that takes its time to fail.
-QUIET_END, QUIET_SHARE = timing.MESSAGE_TTL, 0.2
+QUIET_END_SECONDS, QUIET_SHARE = timing.MESSAGE_TTL, 0.2
 #: Seconds within which everything must have come to its end once nothing new is asked.
 SETTLING_SECONDS = 90.0
 #: Seconds without an answer after which nothing more comes of empty queues: a client connects again within these.
-STILL = 8.0
+STILL_SECONDS = 8.0
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Run:
     def _inject(self, rig: Rig, began: float) -> None:
         kinds, ends = order(self._kinds, self._random), began + self._duration
         slot = min(self._duration / len(self._kinds), SPACING_SECONDS)
-        noise_ends, quiet = ends - min(QUIET_END, QUIET_SHARE * self._duration), False
+        noise_ends, quiet = ends - min(QUIET_END_SECONDS, QUIET_SHARE * self._duration), False
         for number, kind in enumerate(kinds):
             missing = number < len(self._kinds)
             # Every kind has its turn, also when the time is over; the others come while it lasts.
@@ -112,7 +112,7 @@ class Run:
             self._trouble(f"{kind} ({what}): {_first_line(error)}")
         ended = time.monotonic()
         self._windows.append(Window(kind, began, ended))
-        answered = sum(bool(one.replies) for one in rig.ledger.confirmed)
+        answered = sum(bool(request.replies) for request in rig.ledger.confirmed)
         self._say(
             f"{number + 1:>3}. {kind:<22} {what}; lasted {undone - began:.1f} s, all well again after "
             f"{ended - undone:.1f} s; {len(rig.ledger.confirmed)} requests, {answered} answered"
@@ -131,7 +131,7 @@ class Run:
                 last = time.monotonic()
                 return False
             # Who waits for what is nowhere waits in vain.
-            return not waiting or time.monotonic() - last > STILL
+            return not waiting or time.monotonic() - last > STILL_SECONDS
 
         with suppress(AssertionError):  # what is left is accounted for all the same
             rig.until_true(settled, within=SETTLING_SECONDS)
@@ -148,9 +148,11 @@ class Run:
         result.late = max(rig.late, default=0.0)
         result.beside_sprays = rig.beside_sprays
         result.unconfirmed = len(ledger.requests) - len(ledger.confirmed)
-        for one in ledger.lost:
-            kind = kind_during(one.sent, one.ended(timing.MESSAGE_TTL), self._windows)
-            self._trouble(f"lost: {one.name} for key {one.key}, sent {one.sent - began:.1f} s on, first fault: {kind}")
+        for request in ledger.lost:
+            kind = kind_during(request.sent, request.ended(timing.MESSAGE_TTL), self._windows)
+            self._trouble(
+                f"lost: {request.name} for key {request.key}, sent {request.sent - began:.1f} s on, first fault: {kind}"
+            )
         done = {window.kind for window in self._windows}
         for kind in self._kinds:
             if kind not in done:

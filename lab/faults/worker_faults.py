@@ -16,10 +16,10 @@ from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from testbed.foreign_client import ForeignClient
 
 #: Seconds that the worker of a warm key may take for a request that the fault itself sends.
-PATIENCE = 30.0
+PATIENCE_SECONDS = 30.0
 #: Seconds within which a worker that consumes nothing has ended: the daemon's grace, how late the broker counts, and as
 #: long again for a machine that is busy.
-GONE = 60.0
+GONE_SECONDS = 60.0
 #: How many times its limit a worker writes into its log as fast as it can, and the seconds that this may take.
 TIMES, FLOODED = 10, 120.0
 #: Requests that fork.
@@ -42,7 +42,9 @@ def stops_and_stays(rig: Rig, random: Random) -> str:
     pids = rig.workers(key)
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
-    rig.until_true(lambda: not set(pids) & set(rig.workers(key)), within=GONE, what=f"the end of the worker of {key}")
+    rig.until_true(
+        lambda: not set(pids) & set(rig.workers(key)), within=GONE_SECONDS, what=f"the end of the worker of {key}"
+    )
     rig.note_dead(key)
     return f"the worker of {key}"
 
@@ -70,5 +72,5 @@ def _order(rig: Rig, key: str, order: bytes) -> None:
     """Have the worker of a key do something, and wait until it has. The account does not know of this request."""
     address = rig.broker.amqp_uri(vhost=VHOST)
     with closing(ForeignClient(address, rig.pool.names.request_exchange)) as client:
-        answer = client.ask(key, order, timeout=PATIENCE)
+        answer = client.ask(key, order, timeout=PATIENCE_SECONDS)
     assert answer.status == "ok", f"{order.decode()} of {key}: {answer}"

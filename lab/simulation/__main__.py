@@ -13,7 +13,7 @@ from osrdyne_runtime.console.streams import guarded
 from simulation import runner, seeds
 
 #: Seconds between two lines of progress.
-_PROGRESS = 10.0
+_PROGRESS_SECONDS = 10.0
 
 
 def main() -> int:
@@ -52,15 +52,15 @@ def many(first: int, count: int, jobs: int, *, as_json: bool) -> int:
     seeds.show_first(first, count)
     began = shown = time.monotonic()
     found: list[runner.Result] = []
-    for one in runner.results(range(first, first + count), max(1, min(jobs, count))):
-        found.append(one)
+    for result in runner.results(range(first, first + count), max(1, min(jobs, count))):
+        found.append(result)
         if as_json:
-            print(json.dumps(asdict(one)))
-        elif one.findings:
-            print(f"seed {one.seed}: replay with `python -m simulation --replay {one.seed}`")
-            for text in one.findings:
+            print(json.dumps(asdict(result)))
+        elif result.findings:
+            print(f"seed {result.seed}: replay with `python -m simulation --replay {result.seed}`")
+            for text in result.findings:
                 print(f"  {text}")
-        if time.monotonic() - shown > _PROGRESS:
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
             rate = len(found) / (shown - began)
             print(f"{len(found)} of {count} seeds, {rate:.0f} a second", file=sys.stderr, flush=True)

@@ -15,11 +15,11 @@ from simulation.model.entries import CHANNEL
 from simulation.model.message import Message
 from simulation.scenario import Kind
 from simulation.workers import DIED_AT_WORK
-from simulation.world import FOREIGN_QUEUE, INVENTORY, LIMITS, NAMES, NEW_KEY_INTERVAL, Outcome
+from simulation.world import FOREIGN_QUEUE, INVENTORY, LIMITS, NAMES, NEW_KEY_INTERVAL_SECONDS, Outcome
 
 #: Seconds without a delivery after which a group may count as stuck: much longer than any work takes. Seconds without a
 #: consumer after which it may count as unserved.
-_STUCK, _UNSERVED = 20.0, LIMITS["start_grace"]
+_STUCK_SECONDS, _UNSERVED_SECONDS = 20.0, LIMITS["start_grace"]
 #: How late the daemon may learn that a queue is empty, in seconds.
 _STATISTICS = 15.0
 #: How old the counts may be by which the daemon acts, in seconds: the interval of its listing, and how late the broker
@@ -27,13 +27,13 @@ _STATISTICS = 15.0
 _COUNTED = 5.0 + 7.5
 _COUNTS = 2 * _COUNTED
 #: Seconds that a stop may be on its way to the engine. A key may be woken meanwhile.
-_STOP = 0.02
+_STOP_SECONDS = 0.02
 #: Seconds that news may take to the daemon: until then it may do what it would no longer do.
-_NEWS = 0.1
+_NEWS_SECONDS = 0.1
 #: What the daemon was sent before this many seconds before a fault has arrived before it.
 _ON_THE_WAY = 0.05
 #: Seconds that a key may be without a worker after one has died at a request, where its queue is bound all the time.
-_MOST_PAUSE = 1.5
+_MOST_PAUSE_SECONDS = 1.5
 #: Faults in which the daemon cannot start a worker, or need not.
 _HINDERS_STARTS = ("queue deleted", "queue unbound", "driver refuses", "driver blind")
 #: Faults that lose events.
@@ -198,7 +198,7 @@ class DaemonChecks(Checks):
             return
         # The news waits for a daemon that stands still until it goes on.
         left = self._lock_left.get(event.actor)
-        if left is None or self._asked_at(event) - max(left, self._went_on_at) > _NEWS:
+        if left is None or self._asked_at(event) - max(left, self._went_on_at) > _NEWS_SECONDS:
             self._break(6, f"{event.actor}: {event.kind} {event.place!r} without the lock")
 
     def _stalled(self, event: Event) -> None:
@@ -223,7 +223,7 @@ class DaemonChecks(Checks):
         if event.actor.startswith("daemon"):
             self._woken.add(event.detail[1])
             # Its clients do not say who they are, so they share a budget.
-            most = self._budgets * (self._scenario.new_keys + event.at / NEW_KEY_INTERVAL)
+            most = self._budgets * (self._scenario.new_keys + event.at / NEW_KEY_INTERVAL_SECONDS)
             if len(self._woken) > most:
                 self._break(8, f"{event.actor} woke {len(self._woken)} keys, more than all budgets, {most:.1f}")
 
@@ -242,13 +242,13 @@ class DaemonChecks(Checks):
             return
         # An event that was sent a moment ago is still on its way to the daemon.
         idle = event.at - self._active_at.get(event.detail[1], -1000.0)
-        if _NEWS < idle < self._scenario.pool.unbind_delay and not self._had("activity lost"):
+        if _NEWS_SECONDS < idle < self._scenario.pool.unbind_delay and not self._had("activity lost"):
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after its worker took a request")
 
     def _check_used(self, event: Event) -> None:
         """Check that a key was not unbound while it was used, although no event said so."""
         idle = event.at - self._taken_at.get(event.place, -1000.0)
-        if _NEWS < idle < self._scenario.pool.unbind_delay - _COUNTS:
+        if _NEWS_SECONDS < idle < self._scenario.pool.unbind_delay - _COUNTS:
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after a delivery")
 
     def _disconnected(self, event: Event) -> None:
@@ -300,7 +300,7 @@ class DaemonChecks(Checks):
         waited = event.at - self._died_at.pop(event.place, event.at)
         # Other keys may hold all starts for a while.
         alone = self._scenario.kind is Kind.BAD_KEYS and all(key.healthy for key in self._scenario.keys)
-        if alone and waited > _MOST_PAUSE and not self._had(*_LOSES_EVENTS, *_HINDERS_STARTS):
+        if alone and waited > _MOST_PAUSE_SECONDS and not self._had(*_LOSES_EVENTS, *_HINDERS_STARTS):
             self._break(5, f"key {event.place!r} had no worker for {waited:.1f} s after one had died at a request")
         self._taken_at[NAMES.request_queue(event.place)] = self._group_started_at[event.place] = event.at
 
@@ -309,11 +309,11 @@ class DaemonChecks(Checks):
             return
         ready, unacknowledged, bound, unserved = event.detail
         queue = NAMES.request_queue(event.place)
-        if self._was_unserved(event, *unserved) or event.at - self._bound_at.get(queue, -1000.0) < _STOP:
+        if self._was_unserved(event, *unserved) or event.at - self._bound_at.get(queue, -1000.0) < _STOP_SECONDS:
             return
         since = event.at - self._taken_at.get(queue, 0.0)
         waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS
-        if waited and since >= _STUCK:
+        if waited and since >= _STUCK_SECONDS:
             return
         if bound or ready or unacknowledged:
             what = f"{ready} ready, {unacknowledged} unacknowledged, {'bound' if bound else 'not bound'}"
@@ -321,7 +321,7 @@ class DaemonChecks(Checks):
 
     def _was_unserved(self, event: Event, began: float, ended: float) -> bool:
         """Say whether a group's queue had no consumer for long, as far as its daemon could know."""
-        if ended - max(began, self._group_started_at[event.place]) < _UNSERVED:
+        if ended - max(began, self._group_started_at[event.place]) < _UNSERVED_SECONDS:
             return False
         # An event says at once that a worker consumes again. Where events are lost, only the broker's counts do.
         return ended == event.at or (event.at - ended < _COUNTED and self._had(*_LOSES_EVENTS))
@@ -344,7 +344,7 @@ class DaemonChecks(Checks):
 
     def _is_about_the_kill(self, event: Event) -> bool:
         """Say whether a session ended because the broker was killed, and is down or has just come back."""
-        return self._killed_at is not None and (self._back_at is None or event.at < self._back_at + _NEWS)
+        return self._killed_at is not None and (self._back_at is None or event.at < self._back_at + _NEWS_SECONDS)
 
     def _error_logged(self, event: Event) -> None:
         self._break(8, f"{event.actor}: {event.kind}: {event.detail}")

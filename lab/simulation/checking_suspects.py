@@ -47,7 +47,7 @@ class SuspectChecks(Checks):
     def conclude(self) -> None:
         if self._scenario.kind is not Kind.SUSPECTS:
             return
-        bad = [one for one in self._scenario.requests if one.do == CRASH]
+        bad = [request for request in self._scenario.requests if request.do == CRASH]
         for plan in bad:
             most = self._scenario.pool.delivery_limit + 1
             if self._died_of[plan.name] > most:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 #: Seconds between two attempts to connect or to publish.
-_PAUSE = 0.5
+_PAUSE_SECONDS = 0.5
 _DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 
 
@@ -49,7 +49,7 @@ class Client:
             self._channel = self.connection = None
             self._unsent.update(self._unknown)
             self._unknown.clear()
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _session(self) -> None:
         self._sessions += 1
@@ -96,7 +96,7 @@ class Client:
             reply_to=reply_to,
             delivery_mode=2,
             expiration=None if plan.expiration is None else str(plan.expiration),
-            headers={name: list(one) if isinstance(one, tuple) else one for name, one in plan.headers} or None,
+            headers={name: list(value) if isinstance(value, tuple) else value for name, value in plan.headers} or None,
         )
         self._world.note("asked", self.name, plan.name, self._sessions)
         confirm = channel.publish(
@@ -114,7 +114,7 @@ class Client:
         elif isinstance(error, Nacked):
             self._unknown.pop(plan.name, None)
             self._unsent[plan.name] = plan
-            asyncio.get_running_loop().call_later(_PAUSE, self._publish, plan)
+            asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._publish, plan)
         elif isinstance(error, Returned):
             # Unless an earlier copy was taken, the client knows that no answer will come.
             self._unknown.pop(plan.name, None)

@@ -55,8 +55,8 @@ class OnModel(Daemon):
 def _reasons(error: BaseException) -> tuple[bool, list[str]]:
     """Say whether an end is one that the daemon expects, and why it ended."""
     if isinstance(error, BaseExceptionGroup):
-        parts = [_reasons(one) for one in error.exceptions]
-        return all(one[0] for one in parts), [text for one in parts for text in one[1]]
+        parts = [_reasons(exception) for exception in error.exceptions]
+        return all(part[0] for part in parts), [text for part in parts for text in part[1]]
     expected = isinstance(error, OsrdyneError | TimeoutError)
     return expected, [f"{type(error).__name__}: {error}"]
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from simulation.model.timing import Confirming, Range
-from simulation.scenario import DOWN, YOUNG, Fault
+from simulation.scenario import DOWN_SECONDS, YOUNG, Fault
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -73,9 +73,9 @@ def _daemon_stands_still(world: World, fault: Fault) -> Undo:
 
     def unheard() -> None:
         if daemon.stands_still and name == daemon.connection:
-            for one in world.broker.connection_names():
-                if one == name or one.startswith(f"{name}."):
-                    world.broker.cut(one)
+            for connection in world.broker.connection_names():
+                if connection == name or connection.startswith(f"{name}."):
+                    world.broker.cut(connection)
 
     world.loop.call_later(world.rng.uniform(2 * beat, 3 * beat), unheard, context=Context())
     return daemon.go_on
@@ -126,7 +126,7 @@ def _queues_lost(world: World, fault: Fault) -> Undo:
     broker = world.broker
     # Half of the time while the first forward to the new queue is under way.
     wait = fault.number / 3000 if fault.number % 2 else fault.number / 60
-    kept = {world.names.request_queue(one.key) for one in world.scenario.keys if one.kept}
+    kept = {world.names.request_queue(key.key) for key in world.scenario.keys if key.kept}
 
     def can_be_lost(name: str) -> bool:
         ours = name.startswith(world.names.request_queue_prefix) and name not in kept
@@ -141,7 +141,7 @@ def _queues_lost(world: World, fault: Fault) -> Undo:
         if broker.running:
             youngest = broker.now - YOUNG
             lose = [name for name, queue in broker.queues.items() if can_be_lost(name) and queue.made_at >= youngest]
-            broker.kill_and_start(lose=lose, down=world.rng.uniform(*DOWN))
+            broker.kill_and_start(lose=lose, down=world.rng.uniform(*DOWN_SECONDS))
 
     def undo() -> None:
         if on_declared in broker.on_declared:
@@ -258,13 +258,15 @@ def _activity_revoked(world: World, fault: Fault) -> Undo:
     """Take the right to publish events from workers, and that to publish and consume them from the daemon."""
     exchange, queue = re.escape(world.names.activity_exchange), re.escape(world.names.activity_queue)
     users = (world.users.worker, world.users.daemon)
-    declared = [one for one in world.topology.permissions if one.user in users]
-    for one in declared:
-        world.broker.grant(replace(one, write=f"^(?!{exchange}$)(?:{one.write})", read=f"^(?!{queue}$)(?:{one.read})"))
+    declared = [permission for permission in world.topology.permissions if permission.user in users]
+    for known in declared:
+        world.broker.grant(
+            replace(known, write=f"^(?!{exchange}$)(?:{known.write})", read=f"^(?!{queue}$)(?:{known.read})")
+        )
 
     def undo() -> None:
-        for one in declared:
-            world.broker.grant(one)
+        for known in declared:
+            world.broker.grant(known)
 
     return undo
 
@@ -288,7 +290,9 @@ def _worker_revoked(world: World, fault: Fault) -> Undo:
 
 
 def _revoked(world: World, role: str) -> Undo:
-    (declared,) = [one for one in world.topology.permissions if one.user == getattr(world.users, role)]
+    (declared,) = [
+        permission for permission in world.topology.permissions if permission.user == getattr(world.users, role)
+    ]
     world.broker.grant(replace(declared, configure="^$", write="^$", read="^$"))
     return partial(world.broker.grant, declared)
 

@@ -30,9 +30,9 @@ class Verdict:
     def findings(self) -> list[str]:
         """Return every finding, one a line."""
         return [
-            *(f"lost: {one}" for one in self.lost),
-            *(f"unanswered: {one}" for one in self.unanswered),
-            *(f"unexpected: {one}" for one in self.unexpected),
+            *(f"lost: {request}" for request in self.lost),
+            *(f"unanswered: {request}" for request in self.unanswered),
+            *(f"unexpected: {finding}" for finding in self.unexpected),
             *(f"invariant {number}: {text}" for number, text in self.broken),
         ]
 
@@ -49,7 +49,7 @@ class Checks:
         self._outcome = outcome
         self._scenario = outcome.scenario
         self._verdict = verdict
-        self._faults = {one.what for one in self._scenario.faults}
+        self._faults = {fault.what for fault in self._scenario.faults}
 
     def _had(self, *faults: str) -> bool:
         """Say whether the run had one of these faults."""
@@ -60,8 +60,8 @@ class Checks:
         holds up those behind it when no worker takes it.
         """
         return self._had("policy removed") and (
-            any(not one.healthy for one in self._scenario.keys)
-            or any(one.do == HANG for one in self._scenario.requests)
+            any(not key.healthy for key in self._scenario.keys)
+            or any(request.do == HANG for request in self._scenario.requests)
         )
 
     def _break(self, number: int, text: str) -> None:

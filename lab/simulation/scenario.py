@@ -43,7 +43,7 @@ DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
 #: Seconds after the broker's return in which a key whose queue was lost answers again, whatever it takes to notice.
 MOST_RETURN_SECONDS = 60.0
 #: Seconds that the broker is down at least and at most when it is killed.
-DOWN = (0.3, 5.0)
+DOWN_SECONDS = (0.3, 5.0)
 #: Age in seconds up to which a broker that is killed loses a request queue.
 YOUNG = 2.0
 
@@ -189,7 +189,7 @@ def scenario(seed: int) -> Scenario:
     requests = _requests(rng, kind, keys, end)
     faults = (*_faults(rng, kind, keys, end), *_stands_still(seed, kind, requests, end))
     # Nothing but the broker's own numbers then says that a key is in use: delays are as short as they can be.
-    unheard = [one for one in faults if one.what == "activity lost"]
+    unheard = [fault for fault in faults if fault.what == "activity lost"]
     hasty = bool(unheard)
     for fault in unheard[:1]:
         requests = (*requests, *_late_in_the_life_of_a_key(rng, len(requests), fault.at, keys))
@@ -209,12 +209,12 @@ def scenario(seed: int) -> Scenario:
         rng.choice(("4.0", "4.3")),
         pool,
         keys,
-        tuple(sorted(requests, key=lambda one: one.at)),
+        tuple(sorted(requests, key=lambda request: request.at)),
         faults,
         standby_at=rng.uniform(0.0, end) if kind is Kind.STORM and rng.random() < 0.3 else None,
         # Not of the seed's own numbers, which then stay what they were.
         new_keys=1 if kind is Kind.STORM and seed % 10 == 0 else 1000,
-        end=max(end, *(one.at + 0.5 for one in requests)),
+        end=max(end, *(request.at + 0.5 for request in requests)),
         by_name={request.name: request for request in requests},
     )
 
@@ -259,7 +259,7 @@ def _requests(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: fl
     if kind is not Kind.CALM and rng.random() < (0.4 if kind is Kind.STORM else 0.8):
         # Also right before the others come, which it must not delay.
         result.append(_odd(rng, len(result), rng.choice((rng.uniform(0.0, end), 0.95, end / 2 - 0.05)), keys))
-    return tuple(sorted(result, key=lambda one: one.at))
+    return tuple(sorted(result, key=lambda request: request.at))
 
 
 def _late_in_the_life_of_a_key(
@@ -318,7 +318,7 @@ def _faults(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: floa
             rng.choice((-3600.0, -5.0, 5.0, 3600.0)),
         )
         result.append(fault)
-    return tuple(sorted(result, key=lambda one: one.at))
+    return tuple(sorted(result, key=lambda request: request.at))
 
 
 def _stands_still(seed: int, kind: Kind, requests: tuple[RequestPlan, ...], end: float) -> tuple[Fault, ...]:
@@ -355,12 +355,10 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
         moments += [at + rng.uniform(*span) for span in ((0.5, 8.0), (8.0, 25.0), (25.0, 50.0))]
         moments.append(end + rng.uniform(0.0, 3.0))
         # A publish to a lost queue holds up its client, too, and only another one's can be an orphan meanwhile.
-        wanted += [(one, plan.key, ANSWER, rng.randint(1, 3)) for one in moments]
+        wanted += [(moment, plan.key, ANSWER, rng.randint(1, 3)) for moment in moments]
     requests = tuple(
-        RequestPlan(
-            f"r{number}", one, key, do, rng.choice((0.01, 0.1, 1.0)), rng.choice((QUEUE, DIRECT)), client=client
-        )
-        for number, (one, key, do, client) in enumerate(sorted(wanted))
+        RequestPlan(f"r{number}", at, key, do, rng.choice((0.01, 0.1, 1.0)), rng.choice((QUEUE, DIRECT)), client=client)
+        for number, (at, key, do, client) in enumerate(sorted(wanted))
     )
     faults = [Fault("queues lost", at, at + 10.0, rng.randint(0, 60))]
     if rng.random() < 0.5:
@@ -411,8 +409,8 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
         wanted.append((moment, busy.key, rng.choice((0.01, 0.1, 1.0))))
         moment += rng.uniform(0.5, 8.0)
     requests = tuple(
-        RequestPlan(f"r{number}", one, key, ANSWER, work, rng.choice((QUEUE, DIRECT)))
-        for number, (one, key, work) in enumerate(sorted(wanted))
+        RequestPlan(f"r{number}", at, key, ANSWER, work, rng.choice((QUEUE, DIRECT)))
+        for number, (at, key, work) in enumerate(sorted(wanted))
     )
     fault = Fault("worker stays", at, at, rng.randint(0, 60), busy.key)
     if kind is Kind.EVENTS:
@@ -450,13 +448,13 @@ def _suspects(seed: int, rng: random.Random) -> Scenario:
     requests = tuple(
         RequestPlan(
             f"r{number}",
-            one,
+            moment,
             key.key,
             CRASH if number in culprits else ANSWER,
             0.06 if number in culprits else work,
             rng.choice((QUEUE, DIRECT)),
         )
-        for number, one in enumerate(moments)
+        for number, moment in enumerate(moments)
     )
     return Scenario(
         seed,
@@ -474,7 +472,7 @@ def _suspects(seed: int, rng: random.Random) -> Scenario:
             poison_max_length=1000,
         ),
         (key,),
-        tuple(sorted(requests, key=lambda one: one.at)),
+        tuple(sorted(requests, key=lambda request: request.at)),
         (),
         end=max(moments) + 5.0,
         by_name={request.name: request for request in requests},

@@ -74,9 +74,9 @@ def results(judge: Callable[[int], Result], seeds: Iterable[int], processes: int
 
 def total(found: Iterable[Result], sums: Result) -> Result:
     """Add results up in `sums`, a result without numbers; its seed is the number of seeds."""
-    for one in found:
+    for verdict in found:
         sums.seed += 1
         for number in fields(sums):
             if number.type == "int" and number.name != "seed":
-                setattr(sums, number.name, getattr(sums, number.name) + getattr(one, number.name))
+                setattr(sums, number.name, getattr(sums, number.name) + getattr(verdict, number.name))
     return sums

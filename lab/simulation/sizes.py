@@ -39,7 +39,7 @@ def sizes(roots: Iterable[Any]) -> Counter[str]:
     found: Counter[str] = Counter()
     # Kept, because some of it is made only when it is looked at: another object would get its id.
     seen: dict[int, Any] = {}
-    waiting = [(type(one).__name__, one) for one in roots]
+    waiting = [(type(root).__name__, root) for root in roots]
     waiting += _of_modules()
     while waiting:
         name, one = waiting.pop()

@@ -184,14 +184,14 @@ class _World(World):
             gc.collect()
         daemon, steady = self.daemons[0], self.engine.running.get(STEADY)
         roots = (daemon.state, daemon.task, self.client, steady and steady.task)
-        found = sizes(one for one in roots if one is not None)
+        found = sizes(root for root in roots if root is not None)
         assert isinstance(self.loop, TickingLoop)
         found["timers"] = self.loop.waiting()
         prefix = self.names.request_queue_prefix
         return Sample(
             self.loop.time(),
             sum(name.startswith(prefix) for name in self.broker.queue_names()),
-            sum(_is_ours(one) for one in asyncio.all_tasks()),
+            sum(_is_ours(task) for task in asyncio.all_tasks()),
             found,
             _resident() if collect else None,
         )
@@ -227,7 +227,7 @@ async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], 
     with mock.patch.object(Connection, "open", world.connect):
         world.start()
         await world.client.open()
-        tasks = [loop.create_task(one) for one in (world.load(), world.steady_load(), world.cut())]
+        tasks = [loop.create_task(work) for work in (world.load(), world.steady_load(), world.cut())]
         for number in range(1, samples + 1):
             await world.until(number / samples)
             report.samples.append(world.sample(collect=number % _COLLECT == 0))

@@ -82,20 +82,20 @@ class Report:
     def too_large(self) -> list[str]:
         """Return what was larger than the keys that lived at the time explain, a sentence each."""
         found = []
-        for one in self.samples:
-            bound = IDLE_BOUND + LIVE_FACTOR * one.live
-            for name, size in one.sizes.items():
+        for sample in self.samples:
+            bound = IDLE_BOUND + LIVE_FACTOR * sample.live
+            for name, size in sample.sizes.items():
                 if size > max(bound, _own_bound(name)):
-                    found.append(f"{one.at:.0f} s: {name} holds {size}")
-            if one.tasks > bound:
-                found.append(f"{one.at:.0f} s: {one.tasks} tasks")
+                    found.append(f"{sample.at:.0f} s: {name} holds {size}")
+            if sample.tasks > bound:
+                found.append(f"{sample.at:.0f} s: {sample.tasks} tasks")
         return found
 
     def grown(self) -> list[str]:
         """Return what was larger in the last tenth of the load than in the first, a sentence each."""
         first, last = self._tenths()
         sizes = [(name, _most(first, name), _most(last, name)) for name in _names(last)]
-        sizes.append(("tasks", max(one.tasks for one in first), max(one.tasks for one in last)))
+        sizes.append(("tasks", max(sample.tasks for sample in first), max(sample.tasks for sample in last)))
         return [
             f"{name} grew from {before} to {after}"
             for name, before, after in sizes
@@ -114,9 +114,9 @@ class Report:
         yield "requests: " + ", ".join(f"{what} {count}" for what, count in self.came_to.most_common())
         yield f"served by the worker library: {self.served}"
         for what, (before, after) in {
-            "queues": (max(one.live for one in first), max(one.live for one in last)),
-            "tasks": (max(one.tasks for one in first), max(one.tasks for one in last)),
-            "entries": (max(one.sizes.total() for one in first), max(one.sizes.total() for one in last)),
+            "queues": (max(sample.live for sample in first), max(sample.live for sample in last)),
+            "tasks": (max(sample.tasks for sample in first), max(sample.tasks for sample in last)),
+            "entries": (max(sample.sizes.total() for sample in first), max(sample.sizes.total() for sample in last)),
             "MB": (_memory(first), _memory(last)),
         }.items():
             yield f"{what}, most in the first and in the last tenth: {before}, {after}"
@@ -134,12 +134,12 @@ def _own_bound(name: str) -> int:
 
 
 def _names(samples: Iterable[Sample]) -> set[str]:
-    return {name for one in samples for name in one.sizes}
+    return {name for sample in samples for name in sample.sizes}
 
 
 def _most(samples: Iterable[Sample], name: str) -> int:
-    return max(one.sizes[name] for one in samples)
+    return max(sample.sizes[name] for sample in samples)
 
 
 def _memory(samples: Iterable[Sample]) -> int:
-    return max((one.resident or 0) for one in samples) // _MB
+    return max((sample.resident or 0) for sample in samples) // _MB

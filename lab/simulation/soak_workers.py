@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 #: Seconds of work, and channels that the workers share.
-_WORK, _CHANNELS = 0.05, 32
+_WORK_SECONDS, _CHANNELS = 0.05, 32
 
 
 class Fleet:
@@ -66,7 +66,7 @@ class FleetWorker(Worker):
     def _take(self, channel: Channel, message: Message) -> None:
         self._in_hand += 1
         self._tell(channel, events.REQUEST_RECEIVED, message)
-        self._world.loop.call_later(_WORK, self._finish, channel, message)
+        self._world.loop.call_later(_WORK_SECONDS, self._finish, channel, message)
 
     def _finish(self, channel: Channel, message: Message) -> None:
         plan = self._world.request_plan(message.body.decode())
@@ -122,6 +122,6 @@ class LibraryWorker(Worker):
 
 
 async def _answer(request: Request) -> bytes:
-    await asyncio.sleep(_WORK)
+    await asyncio.sleep(_WORK_SECONDS)
     LibraryWorker.served += 1
     return request.body

@@ -201,7 +201,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if len(timers) > _MANY and cancelled / len(timers) > _HALF:
             for _, timer in timers:
                 timer._scheduled = not timer._cancelled
-            self._timers = [one for one in timers if one[1]._scheduled]
+            self._timers = [timer for timer in timers if timer[1]._scheduled]
             heapify(self._timers)
             self.cancelled_timers = 0
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 #: Seconds between two attempts to connect, or to send a reply that was refused.
-_PAUSE = 0.7
+_PAUSE_SECONDS = 0.7
 
 #: How the end of a worker that a request killed is told.
 DIED_AT_WORK = "killed the worker"
@@ -69,7 +69,7 @@ class Worker:
                 await self._session()
             except BrokerError as error:
                 self._world.note("worker lost its session", self.name, self._key, str(error))
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
             finally:
                 self.connection = None
         if self._stays:
@@ -123,7 +123,7 @@ class Worker:
             await requests.close()
             if self._stopping or self._stays:
                 return
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _drain(self, requests: Channel, replies: Channel, tag: str, inbox: Inbox) -> None:
         if self._says_so:
@@ -166,7 +166,7 @@ class Worker:
                 await replies.publish_final("", reply_to, message.body, properties)
                 return
             except Nacked:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     def _tell(self, channel: Channel, event: str, message: Message | None = None) -> None:
         values = {headers.X_EVENT: event, headers.X_WORKER_ID: self.name}

@@ -33,7 +33,7 @@ USERS = Users.of("core")
 FOREIGN_QUEUE = "corex-req-42"
 
 #: Seconds between two looks whether everything has come to its end.
-_LOOK = 5.0
+_LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ LIMITS = {
     "dead_letter_prefetch": 16,
 }
 #: Seconds until a client that has woken as many keys as it may can wake one more.
-NEW_KEY_INTERVAL = 60.0
+NEW_KEY_INTERVAL_SECONDS = 60.0
 
 
 def daemon_settings(pool: PoolSettings, limits: Mapping[str, Any] = LIMITS, **broker: Any) -> DaemonSettings:
@@ -98,18 +98,18 @@ class World:
         self.history = history
         self.broker.on_operation = self._on_operation
         self.topology = topology(scenario.pool, USERS)
-        taken = [NAMES.request_queue(one.key) for one in scenario.keys if one.start == TAKEN]
+        taken = [NAMES.request_queue(key.key) for key in scenario.keys if key.start == TAKEN]
         foreign = (Queue(FOREIGN_QUEUE), *(Queue(name, "classic") for name in taken))
         self.broker.apply(replace(self.topology, queues=(*self.topology.queues, *foreign)))
         self.uris = {
             role: f"amqp://{getattr(USERS, role)}:secret@model/v" for role in ("client", "worker", "daemon", "monitor")
         }
-        budget = {"new_keys": scenario.new_keys, "new_key_interval": NEW_KEY_INTERVAL}
+        budget = {"new_keys": scenario.new_keys, "new_key_interval": NEW_KEY_INTERVAL_SECONDS}
         self.daemon_settings = daemon_settings(scenario.pool, LIMITS | budget)
         self.engine = Engine(self)
         self.clients = [Client(self, number) for number in range(scenario.clients)]
         self.daemons = [DaemonProcess(self, "a")]
-        self._plans = {one.key: one for one in scenario.keys}
+        self._plans = {key.key: key for key in scenario.keys}
         #: Policies that a fault has removed, and what is wrong with the management API.
         self.removed: set[str] = set()
         self._management_faults: set[str] = set()
@@ -135,10 +135,10 @@ class World:
         self._tell_managements()
 
     def _tell_managements(self) -> None:
-        for one in self._managements:
-            one.away = "away" in self._management_faults
-            one.hangs = "hangs" in self._management_faults
-            one.uncounted = "uncounted" in self._management_faults
+        for management in self._managements:
+            management.away = "away" in self._management_faults
+            management.hangs = "hangs" in self._management_faults
+            management.uncounted = "uncounted" in self._management_faults
 
     async def connect(self, uri: str, *, name: str, heartbeat: float = 5.0, timeout: float = 10.0) -> Connection:
         """Connect a program that opens its connections itself."""
@@ -194,7 +194,7 @@ class World:
         ours = (name for name, queue in self.broker.queues.items() if queue.kind == "quorum")
         if self.engine.running or any(name.startswith(NAMES.request_queue_prefix) for name in ours):
             return False
-        faults = {one.what for one in self.scenario.faults}
+        faults = {fault.what for fault in self.scenario.faults}
         # What waits for a lost queue is nowhere at the broker; it is sent again when that queue is gone.
         resent = "queues lost" in faults and "confirms never" not in faults
         if resent and any(client.waits_for_confirms for client in self.clients):
@@ -208,11 +208,11 @@ class World:
             daemon.disarm()
         last = self.scenario.end + self.scenario.settle
         while not (at_rest := self.at_rest()) and self.loop.time() < last:  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_LOOK_SECONDS)
         # Replies that are under way still arrive.
         await asyncio.sleep(1.0)
         left = {
-            name: [one.body.decode(errors="replace") for one in self.broker.messages(name)]
+            name: [message.body.decode(errors="replace") for message in self.broker.messages(name)]
             for name in self.broker.queue_names()
             if NAMES.owns_queue(name) and name not in (NAMES.activity_queue, NAMES.events_stream)
         }

@@ -67,14 +67,14 @@ def message(
     result = section(HEADER, compound(LIST, [TRUE]))
     if annotations:
         pairs = ((sized(SYMBOL, name.encode()), value) for name, value in annotations.items())
-        result += section(MESSAGE_ANNOTATIONS, compound(MAP, [one for pair in pairs for one in pair]))
+        result += section(MESSAGE_ANNOTATIONS, compound(MAP, [half for pair in pairs for half in pair]))
     user = NULL if user_id is None else sized(BINARY, user_id.encode())
-    reply, correlation = (NULL if one is None else text(one) for one in (reply_to, correlation_id))
+    reply, correlation = (NULL if value is None else text(value) for value in (reply_to, correlation_id))
     fields = [NULL, user, NULL, NULL, reply, correlation]
     result += section(PROPERTIES, compound(LIST, fields))
     if application:
         pairs = ((text(name), value) for name, value in application.items())
-        result += section(APPLICATION_PROPERTIES, compound(MAP, [one for pair in pairs for one in pair]))
+        result += section(APPLICATION_PROPERTIES, compound(MAP, [half for pair in pairs for half in pair]))
     return result + section(DATA, sized(BINARY, body))
 
 

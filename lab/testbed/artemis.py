@@ -143,11 +143,13 @@ class Artemis(JavaServer):
 
     def addresses(self) -> list[str]:
         """Return all addresses of the bus."""
-        return [one for one in self.ask("getAddressNames") if one.startswith(KINDS)]
+        return [address for address in self.ask("getAddressNames") if address.startswith(KINDS)]
 
     def queues(self) -> list[str]:
         """Return the names of all queues at the bus' addresses."""
-        return [queue for one in self.addresses() for queue in self.ask("getQueueNames", resource=f"address.{one}")]
+        return [
+            queue for address in self.addresses() for queue in self.ask("getQueueNames", resource=f"address.{address}")
+        ]
 
     def empty(self) -> None:
         """Delete all addresses of the bus, with their queues."""

@@ -84,15 +84,17 @@ class Askers:
         variables = {"OSRDYNE_OPERATOR_URI": self.pool.uri(self.pool.users.operator)}
         listed = osrdyne("poison", "list", "--json", *words, variables=variables)
         ids = [entry["id"] for entry in json.loads(listed.out)["entries"]]
-        shown = [osrdyne("poison", "show", one, *words, variables=variables).out.decode() for one in ids[-1:]]
+        shown = [
+            osrdyne("poison", "show", request_id, *words, variables=variables).out.decode() for request_id in ids[-1:]
+        ]
         return "".join(shown).splitlines()
 
     def metrics(self) -> list[str]:
         """Return the series of the daemon that are not 0."""
         families = text_string_to_metric_families(self.daemon.get("/metrics"))
-        found = [one for family in families for one in family.samples if one.value]
-        labels = [",".join(f'{name}="{value}"' for name, value in one.labels.items()) for one in found]
-        return [f"{one.name}{{{text}}}" if text else one.name for one, text in zip(found, labels, strict=True)]
+        found = [sample for family in families for sample in family.samples if sample.value]
+        labels = [",".join(f'{name}="{value}"' for name, value in sample.labels.items()) for sample in found]
+        return [f"{sample.name}{{{text}}}" if text else sample.name for sample, text in zip(found, labels, strict=True)]
 
     def logged(self) -> list[str]:
         """Return why the key did not work, by the log of the daemon."""

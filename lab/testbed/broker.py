@@ -30,7 +30,7 @@ from testbed.management import Management
 from testbed.ports import PortBlock
 from testbed.started import Started
 from testbed.suite import only_in_test_all
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: RabbitMQ version -> Debian release whose package has it.
 SUITES = {"4.0": "trixie", "4.3": "forky"}
@@ -151,7 +151,7 @@ class Broker(Started):
             return text.split("Running boot step recovery ")[1:]
 
         until(lambda: len(sections()) == self.starts, what="the log of the latest start")
-        return [{queue for queue, of in _NOT_FOUND.findall(one) if of == vhost} for one in sections()]
+        return [{queue for queue, of in _NOT_FOUND.findall(section) if of == vhost} for section in sections()]
 
     def close(self) -> None:
         """Ends the broker and removes its data."""
@@ -166,7 +166,7 @@ class Broker(Started):
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
                     stream.close()
-            self._process.wait(timeout=PATIENCE)
+            self._process.wait(timeout=PATIENCE_SECONDS)
             self._process = None
 
 

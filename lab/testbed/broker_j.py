@@ -110,4 +110,4 @@ class BrokerJ(JavaServer):
 
     def queues(self, virtual_host: str) -> list[str]:
         """Return the names of all queues of a virtual host."""
-        return [one["name"] for one in self.ask("GET", f"queue/{virtual_host}/{virtual_host}")]
+        return [queue["name"] for queue in self.ask("GET", f"queue/{virtual_host}/{virtual_host}")]

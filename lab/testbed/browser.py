@@ -27,7 +27,7 @@ COMMANDS = ("chromium-headless-shell", "chromium", "google-chrome-stable", "goog
 #: What apt installs where there is none of them: the smallest, and a font, without which no text has a size.
 PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core")
 #: Seconds to wait for what must happen.
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 
 _OPTIONS = (
     "--headless",
@@ -166,13 +166,13 @@ class Browser:
         return dict(answer["result"])
 
     def _wait(self, wanted: Any) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             for place, message in enumerate(self._seen):
                 if wanted(message):
                     return self._seen.pop(place)
             if not select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise BrowserFailed(f"no answer within {PATIENCE:g} s: {self._log()}")
+                raise BrowserFailed(f"no answer within {PATIENCE_SECONDS:g} s: {self._log()}")
             more = os.read(self._in, 1 << 20)
             if not more:
                 raise BrowserFailed(f"the browser has ended: {self._log()}")

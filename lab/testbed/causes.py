@@ -36,11 +36,13 @@ class Cause:
 
     def patterns(self, asker: str) -> list[re.Pattern[str]]:
         """Return a pattern for each line that an asker is to get; none where the page says that it is nothing."""
-        return [re.compile("|".join(f"(?:{_pattern(one)})" for one in words)) for words in self.words.get(asker, [])]
+        return [re.compile("|".join(f"(?:{_pattern(word)})" for word in words)) for words in self.words.get(asker, [])]
 
     def missing(self, asker: str, lines: list[str]) -> list[str]:
         """Return the patterns of an asker that no line is."""
-        return [one.pattern for one in self.patterns(asker) if not any(one.fullmatch(line) for line in lines)]
+        return [
+            pattern.pattern for pattern in self.patterns(asker) if not any(pattern.fullmatch(line) for line in lines)
+        ]
 
 
 def causes() -> dict[str, Cause]:
@@ -61,11 +63,11 @@ def _causes(text: str) -> Iterator[Cause]:
                 own = {name: [_spans(cell)] for name, cell in cells.items() if name not in (BROKE, HOW, REASON, TO_DO)}
                 filled = {name: "".join(_spans(cells.get(name, ""))) for name in (HOW, REASON)}
                 words = {
-                    asker: [[_filled(one, filled) for one in spans] for spans in lines if spans]
+                    asker: [[_filled(span, filled) for span in spans] for spans in lines if spans]
                     for asker, lines in (frames | own).items()
                 }
                 # All series are to be there, and their label has no exit status.
-                words[METRICS] = [[_STATUS.sub('"', one)] for spans in words.get(METRICS, []) for one in spans]
+                words[METRICS] = [[_STATUS.sub('"', span)] for spans in words.get(METRICS, []) for span in spans]
                 yield Cause(cells[BROKE], section, words, filled[REASON])
 
 

@@ -46,7 +46,7 @@ class Wheels:
     def _asked(self, name: str) -> list[str]:
         if (wheel := self.files.get(canonicalize_name(name))) is None:
             return metadata.requires(name) or []
-        (described,) = (one for one in zipfile.Path(wheel).iterdir() if one.name.endswith(".dist-info"))
+        (described,) = (path for path in zipfile.Path(wheel).iterdir() if path.name.endswith(".dist-info"))
         return metadata.PathDistribution(described).requires or []
 
     def install(self, package: str, place: Path) -> Environment:

@@ -102,14 +102,18 @@ def clear(folder: Path) -> None:
     that stood beside a container, because the engine gives its containerd two seconds to take leave of that.
     """
     we = psutil.Process()
-    named = (one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or ()))
-    left = [one for one in named if one not in (we, *we.parents())]
+    named = (
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if str(folder) in " ".join(process.info["cmdline"] or ())
+    )
+    left = [process for process in named if process not in (we, *we.parents())]
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     until(lambda: not any(map(runs, left)), every=0.05)
     mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for path in sorted((one for one in mounted if one.startswith(f"{folder}/")), reverse=True):
+    for path in sorted((mount for mount in mounted if mount.startswith(f"{folder}/")), reverse=True):
         subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
     shutil.rmtree(folder)
 

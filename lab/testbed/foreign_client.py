@@ -10,7 +10,7 @@ from typing import Any
 import pika
 
 from osrdyne_protocol.names import reply_queue
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 DIRECT = "amq.rabbitmq.reply-to"
 
@@ -61,16 +61,18 @@ class ForeignClient:
         """Take in what has arrived."""
         self._connection.process_data_events(0)
 
-    def wait(self, *ids: str, timeout: float = PATIENCE) -> list[Answer]:
+    def wait(self, *ids: str, timeout: float = PATIENCE_SECONDS) -> list[Answer]:
         """Wait for one answer to each request, and return the first of each."""
         deadline = time.monotonic() + timeout
-        while any(one not in self.answers for one in ids):
-            missing = [one for one in ids if one not in self.answers]
+        while any(request_id not in self.answers for request_id in ids):
+            missing = [request_id for request_id in ids if request_id not in self.answers]
             assert time.monotonic() < deadline, f"no answer to {len(missing)} of {len(ids)}: {missing[:10]}"
             self._connection.process_data_events(0.05)
-        return [self.answers[one][0] for one in ids]
+        return [self.answers[request_id][0] for request_id in ids]
 
-    def ask(self, key: str | bytes, body: bytes = b"", *, timeout: float = PATIENCE, **properties: Any) -> Answer:
+    def ask(
+        self, key: str | bytes, body: bytes = b"", *, timeout: float = PATIENCE_SECONDS, **properties: Any
+    ) -> Answer:
         """Publish one request and return its answer."""
         return self.wait(self.send(key, body, **properties), timeout=timeout)[0]
 

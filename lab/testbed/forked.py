@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 
 class Raised(NamedTuple):
@@ -58,7 +58,7 @@ def _do(action: Callable[[], Any], writing: int) -> None:
 
 def _read(reading: int) -> bytes:
     parts: list[bytes] = []
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PATIENCE_SECONDS
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
         if not ready:

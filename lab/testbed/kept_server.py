@@ -19,7 +19,7 @@ from pathlib import Path
 from testbed import ROOT
 from testbed.ports import PortBlock
 from testbed.started import Started
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 
 class ServerFailed(RuntimeError):
@@ -67,7 +67,7 @@ class KeptServer(Started):
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
             self._keeper = None
         shutil.rmtree(self.directory, ignore_errors=True)
         self._ports.release()

@@ -57,14 +57,14 @@ def queue_deleted(pool: Pool) -> Iterator[None]:
 def rights_revoked(pool: Pool) -> Iterator[None]:
     """Neither daemon nor workers may publish events, and the daemon may not consume them (403)."""
     names = pool.names
-    for one in topology(pool.settings, pool.users).permissions:
-        if one.user in (pool.users.worker, pool.users.daemon):
+    for permission in topology(pool.settings, pool.users).permissions:
+        if permission.user in (pool.users.worker, pool.users.daemon):
             rights = {
-                "configure": one.configure,
-                "write": f"^(?!{names.activity_exchange}$)(?:{one.write})",
-                "read": f"^(?!{names.activity_queue}$)(?:{one.read})",
+                "configure": permission.configure,
+                "write": f"^(?!{names.activity_exchange}$)(?:{permission.write})",
+                "read": f"^(?!{names.activity_queue}$)(?:{permission.read})",
             }
-            pool.broker.management.put("permissions", pool.vhost, one.user, body=rights)
+            pool.broker.management.put("permissions", pool.vhost, permission.user, body=rights)
     try:
         yield
     finally:

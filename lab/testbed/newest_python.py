@@ -61,7 +61,9 @@ def _command(words: list[str]) -> list[str]:
         temporary = temporary.parent  # the notes of a tier are beside its folder
     seen = {*map(str, (ROOT, cache().parent, temporary)), "/dev", "/sys", "/etc/ssl"}
     # Below a folder that is seen already, there is nothing to mount.
-    outermost = sorted(path for path in seen if not any(path != one and Path(path).is_relative_to(one) for one in seen))
+    outermost = sorted(
+        path for path in seen if not any(path != other and Path(path).is_relative_to(other) for other in seen)
+    )
     binds = "\n".join(f"mkdir -p {root}{path} && mount --rbind {path} {root}{path}" for path in outermost)
     variables = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     variables |= {

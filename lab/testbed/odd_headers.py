@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 ODD = (
-    *(bytes([one]) for one in (0x80, 0xE9, 0xFF)),
+    *(bytes([number]) for number in (0x80, 0xE9, 0xFF)),
     "ключ \N{PILE OF POO}".encode(),
     b"\xed\xa0\x80",  # half of a surrogate pair
     b"\xc3\x28",

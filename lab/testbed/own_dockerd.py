@@ -16,7 +16,7 @@ from pathlib import Path
 from testbed import ROOT
 from testbed.docker import Docker, _as_root
 from testbed.started import Started
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 
 class OwnDockerd(Started):
@@ -54,10 +54,10 @@ class OwnDockerd(Started):
         pid = (self.directory / "pid").read_text()
         subprocess.run(_as_root("kill", f"-{number}", pid), check=True)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            self._process.wait(timeout=PATIENCE)
+            self._process.wait(timeout=PATIENCE_SECONDS)
         if number == signal.SIGSTOP:
             threads = Path(f"/proc/{pid}/task")
-            until(lambda: all("\tT (" in (one / "status").read_text() for one in threads.iterdir()), every=0.01)
+            until(lambda: all("\tT (" in (path / "status").read_text() for path in threads.iterdir()), every=0.01)
 
     def __enter__(self) -> OwnDockerd:
         installing = "from testbed import dockerd; dockerd.install()"

@@ -14,7 +14,7 @@ from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_pool.topology import request_queue_arguments
 from osrdyne_protocol.event_batches import unpack
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 OK: Mapping[str, Any] = {"x-status": "ok"}
 
@@ -50,7 +50,7 @@ class Peer:
 
     async def take(self) -> Message:
         """Return the next request."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.requests.get()
 
     async def take_events(self) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ class Peer:
         message = await self.take()
         self.ack(message)
         told = unpack(message.properties.headers, message.body)
-        return [{**one, "key": message.routing_key} for one in told]
+        return [{**event, "key": message.routing_key} for event in told]
 
     def reply(self, message: Message, body: bytes, headers: Mapping[str, Any] = OK) -> asyncio.Future[bool]:
         """Answer a request and acknowledge it; the future says whether its caller was there."""

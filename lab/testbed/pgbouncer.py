@@ -14,7 +14,7 @@ from testbed import apt
 from testbed.ports import PortBlock
 from testbed.postgres import ADMIN, Postgres, PostgresFailed, environment, unprivileged
 from testbed.suite import only_in_test_all
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: Connections to the server: fewer than clients, so that these meet the statements of each other.
 POOL = 3
@@ -82,7 +82,7 @@ class PgBouncer:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(PATIENCE_SECONDS)
         shutil.rmtree(self.directory)
         self._ports.release()
 

@@ -23,7 +23,7 @@ from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime.settings_text import to_toml
 from testbed.broker import Broker
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: How late a broker's totals may be here: three times what was measured for the lowered intervals.
 STATISTICS_INTERVAL = 0.75
@@ -31,9 +31,9 @@ STATISTICS_INTERVAL = 0.75
 
 def apply(broker: Broker, vhost: str, declared: Topology, passwords: Mapping[str, str]) -> None:
     """Put a topology on a vhost, as infrastructure code would."""
-    for one in management_json.requests(declared, vhost):
-        body = {**one.body, "password": passwords[one.path[1]]} if one.path[0] == "users" else one.body
-        broker.management.call(one.method, *one.path, body=body)
+    for request in management_json.requests(declared, vhost):
+        body = {**request.body, "password": passwords[request.path[1]]} if request.path[0] == "users" else request.body
+        broker.management.call(request.method, *request.path, body=body)
 
 
 @dataclass
@@ -113,7 +113,7 @@ class Pool:
         return None if found is None else int(found.get("messages", 0))
 
     def queues(self) -> set[str]:
-        return {one["name"] for one in self.broker.management.get("queues", self.vhost)}
+        return {queue["name"] for queue in self.broker.management.get("queues", self.vhost)}
 
 
 @dataclass
@@ -227,7 +227,7 @@ class DaemonProcess:
             self.wait_for("leading")
         return self
 
-    def wait_for(self, state: str, *, timeout: float = PATIENCE) -> None:
+    def wait_for(self, state: str, *, timeout: float = PATIENCE_SECONDS) -> None:
         def holds() -> bool:
             assert self.process is not None
             assert self.process.poll() is None, f"daemon ended:\n{self.log()}"
@@ -268,18 +268,18 @@ class DaemonProcess:
         return dict(json.loads(self.get("/status")))
 
     def key(self, key: str) -> dict[str, Any] | None:
-        return next((one for one in self.status()["keys"] if one["key"] == key), None)
+        return next((listed for listed in self.status()["keys"] if listed["key"] == key), None)
 
     def sessions_ended(self) -> int:
         """Return how many sessions on the broker ended or could not begin."""
         lines = self.get("/metrics").splitlines()
-        return int(float(next(one for one in lines if one.startswith("osrdyne_sessions_ended_total ")).split()[1]))
+        return int(float(next(line for line in lines if line.startswith("osrdyne_sessions_ended_total ")).split()[1]))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the daemon and wait for its end."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=PATIENCE)
+        return self.process.wait(timeout=PATIENCE_SECONDS)
 
     def worker_pids(self) -> list[int]:
         """Processes with an address of this pool's worker user, whose name is random, in their environment."""
@@ -302,7 +302,7 @@ class DaemonProcess:
 
     def _is_worker(self, pid: int) -> bool:
         user = f"://{self.pool.users.worker}".encode()
-        return any(one.startswith(b"WORKER_AMQP_URI=") and user in one for one in _words(pid, "environ"))
+        return any(word.startswith(b"WORKER_AMQP_URI=") and user in word for word in _words(pid, "environ"))
 
     def _is_copy_of_daemon(self, pid: int) -> bool:
         """Whether it is the daemon, or forked from it to become a worker, which it is once its program is another."""

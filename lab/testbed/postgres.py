@@ -31,7 +31,7 @@ from testbed.dockerd import runs
 from testbed.ports import PortBlock
 from testbed.started import Started
 from testbed.suite import only_in_test_all
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: Where Debian's packages put servers, in a folder for each version.
 SERVERS = Path("/usr/lib/postgresql")
@@ -129,14 +129,14 @@ class Postgres(Started):
         if self._keeper is not None and self.is_running:
             for server in psutil.Process(self._keeper.pid).children():
                 server.send_signal(signal.SIGINT)
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
         self._reap()
 
     def kill(self) -> None:
         """End the server and all its processes at once, by SIGKILL. Does nothing when it does not run."""
         if self._keeper is not None and self.is_running:
             end_at_once(psutil.Process(self._keeper.pid))
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
         self._reap()
 
     def back_up(self, to: Path) -> None:
@@ -199,7 +199,7 @@ class Postgres(Started):
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
             self._keeper = None
 
 

@@ -24,7 +24,7 @@ import psutil
 from testbed import ROOT, apt
 from testbed.ports import PortBlock
 from testbed.started import Started
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: Programs, and the packages of Debian that have them.
 SERVERS = {"redis-server": "redis-server", "valkey-server": "valkey-server"}
@@ -69,9 +69,9 @@ def as_image() -> tuple[dict[str, Path], list[str]]:
         raise RedisFailed("this machine has no Redis: install redis-server")
     listed = subprocess.run(["ldd", server], check=True, capture_output=True, text=True).stdout
     libraries = [Path(found) for found in re.findall(r"(?:=> |^\s*)(/\S+)", listed, re.MULTILINE)]
-    (loader,) = (one for one in libraries if one.name.startswith("ld-"))
+    (loader,) = (library for library in libraries if library.name.startswith("ld-"))
     folder = "/opt/redis"
-    files = {f"{folder}/{one.name}": one.resolve() for one in (Path(server), *libraries)}
+    files = {f"{folder}/{file.name}": file.resolve() for file in (Path(server), *libraries)}
     return files, [f"{folder}/{loader.name}", "--library-path", folder, f"{folder}/{Path(server).name}"]
 
 
@@ -123,7 +123,7 @@ class RedisServer(Started):
         """End the server by SIGKILL; all its data is gone. Does nothing when it does not run."""
         if self._keeper is not None and self.is_running:
             self._server().kill()
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
         self._reap()
 
     def stand_still(self) -> None:
@@ -139,7 +139,11 @@ class RedisServer(Started):
         import redis
 
         with redis.Redis(
-            port=self.port, username=user, password=password or self.password, socket_timeout=PATIENCE, protocol=2
+            port=self.port,
+            username=user,
+            password=password or self.password,
+            socket_timeout=PATIENCE_SECONDS,
+            protocol=2,
         ) as client:
             return client.execute_command(*words)
 
@@ -170,7 +174,7 @@ class RedisServer(Started):
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
             self._keeper = None
 
 

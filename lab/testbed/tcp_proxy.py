@@ -62,8 +62,8 @@ class TcpProxy:
             writer.transport.abort()
             return
         self._writers |= {writer, far_writer}
-        for one, other in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(self._forward(one, other))
+        for source, other in ((reader, far_writer), (far_reader, writer)):
+            task = asyncio.create_task(self._forward(source, other))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

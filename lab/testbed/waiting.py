@@ -12,10 +12,12 @@ from typing import Any, TypeVar, overload
 
 Found = TypeVar("Found")
 #: Seconds that a test waits for what has to happen. Only a hang reaches it: waiting for what comes costs nothing.
-PATIENCE = 180.0
+PATIENCE_SECONDS = 180.0
 
 
-def until(found: Callable[[], Found | None], *, within: float = PATIENCE, every: float = 0.05, what: str = "") -> Found:
+def until(
+    found: Callable[[], Found | None], *, within: float = PATIENCE_SECONDS, every: float = 0.05, what: str = ""
+) -> Found:
     """Call `found` until it returns something true, and return that.
 
     Raises AssertionError after `within` seconds, which says `what` was waited for.
@@ -29,14 +31,14 @@ def until(found: Callable[[], Found | None], *, within: float = PATIENCE, every:
 
 
 @overload
-async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = PATIENCE) -> Found: ...
+async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = PATIENCE_SECONDS) -> Found: ...
 
 
 @overload
-async def until_async(found: Callable[[], Found], *, within: float = PATIENCE) -> Found: ...
+async def until_async(found: Callable[[], Found], *, within: float = PATIENCE_SECONDS) -> Found: ...
 
 
-async def until_async(found: Callable[[], Any], *, within: float = PATIENCE) -> Any:
+async def until_async(found: Callable[[], Any], *, within: float = PATIENCE_SECONDS) -> Any:
     """The same on an event loop, also on one in virtual time; the condition may be awaitable.
 
     Raises TimeoutError after `within` seconds of the loop.
@@ -51,7 +53,7 @@ async def until_async(found: Callable[[], Any], *, within: float = PATIENCE) -> 
             await asyncio.sleep(0.01)
 
 
-async def until_in_thread(found: Callable[[], Found | None], *, within: float = PATIENCE) -> Found:
+async def until_in_thread(found: Callable[[], Found | None], *, within: float = PATIENCE_SECONDS) -> Found:
     """The same for a condition that blocks: it runs in a thread, and the loop goes on."""
     return await asyncio.to_thread(until, found, within=within)
 

@@ -69,7 +69,7 @@ dpkg-query --listfiles $OSRDYNE_INSTALLS 2>/dev/null |
 exit 0
 """
 #: Seconds to wait for another apt, as on a machine that has just started.
-PATIENCE = 300
+PATIENCE_SECONDS = 300
 
 
 class NotInstalled(RuntimeError):
@@ -258,14 +258,14 @@ def locked() -> Iterator[int]:
 
 def update(lock: int) -> None:
     """Bring the package lists up to date. For these, apt itself does not wait until another apt is done."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PATIENCE_SECONDS
     while "lists/lock" in apt_get(["update"], lock)[1] and time.monotonic() < until:
         time.sleep(5)
 
 
 def apt_get(words: list[str], lock: int, **variables: str) -> tuple[int, str]:
     """Exit code and output. The output goes to a file: with a pipe, apt would end when this process is killed."""
-    given = ["-q", "--no-remove", "-o", f"DPkg::Lock::Timeout={PATIENCE}", "--no-install-recommends"]
+    given = ["-q", "--no-remove", "-o", f"DPkg::Lock::Timeout={PATIENCE_SECONDS}", "--no-install-recommends"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", **variables}
     with tempfile.TemporaryFile() as file:
         done = subprocess.run(

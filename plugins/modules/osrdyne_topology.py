@@ -83,7 +83,7 @@ RIGHT = "as it is wanted"
 #: Kinds that a broker cannot change in place.
 UNCHANGEABLE = ("exchanges", "queues")
 #: Seconds between two looks that prove that a queue is lost; as in osrdyne_pool.broker.lost.
-LOOK_AGAIN = 3.0
+LOOK_AGAIN_SECONDS = 3.0
 
 
 class Refused(Exception):
@@ -328,7 +328,7 @@ def deal_with_lost(
     found = [name for name in quorum if never_led(api, vhost, name)]
     if found:
         # So is a queue for a moment while it is declared.
-        time.sleep(LOOK_AGAIN)
+        time.sleep(LOOK_AGAIN_SECONDS)
         found = [name for name in found if never_led(api, vhost, name)]
     refused = streams if mend else [*found, *streams]
     if refused:

@@ -11,7 +11,7 @@ from typing import Any
 from pika import spec
 from pika.frame import Header, Heartbeat, Method, decode_frame
 
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 #: Given the method a client sent and the channel, what to answer; None is silence.
 Script = Callable[[int, Any], list[bytes] | None]
@@ -48,7 +48,7 @@ class FakeBroker:
 
     async def until(self, name: str) -> Any:
         """Wait until the client has sent a method of this name."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 for _, value in self.received:
                     if name == value.NAME:

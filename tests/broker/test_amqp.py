@@ -24,7 +24,7 @@ from osrdyne_amqp.errors import (
     Unencodable,
 )
 from testbed.broker import Broker
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.conftest import Vhost
 
 QUORUM = {"x-queue-type": "quorum"}
@@ -51,7 +51,7 @@ class Inbox:
         self.messages.put_nowait(message)
 
     async def get(self) -> Message:
-        return await asyncio.wait_for(self.messages.get(), PATIENCE)
+        return await asyncio.wait_for(self.messages.get(), PATIENCE_SECONDS)
 
 
 async def consume(connection: Connection, queue: str, arguments: dict[str, Any] = QUORUM) -> Inbox:
@@ -85,7 +85,10 @@ async def test_a_missing_vhost_is_refused_by_name(vhost: Vhost) -> None:
 
 async def test_the_connection_is_shown_by_its_name(vhost: Vhost, connection: Connection) -> None:
     def shown() -> bool:
-        names = [one.get("client_properties", {}).get("connection_name") for one in management.get("connections")]
+        names = [
+            connection.get("client_properties", {}).get("connection_name")
+            for connection in management.get("connections")
+        ]
         return "test-amqp" in names
 
     management = vhost.broker.management
@@ -183,7 +186,7 @@ async def test_unconfirmed_returns_reach_on_return(connection: Connection) -> No
 
     channel.send("", "no-queue", b"", Properties(correlation_id="c"), mandatory=True)
 
-    error, properties = await asyncio.wait_for(returned.get(), PATIENCE)
+    error, properties = await asyncio.wait_for(returned.get(), PATIENCE_SECONDS)
     assert error.reply_text == "NO_ROUTE"
     assert properties.correlation_id == "c"
 
@@ -273,9 +276,9 @@ async def test_a_redelivered_header_larger_than_a_frame_arrives_and_is_refused_w
     await channel.consume("q", got.put_nowait, on_cancel=lambda: None)
     overhead = len(frames.content(1, {**frames.NO_PROPERTIES, "headers": {"k": b""}}, b"", 131072))
     await channel.publish("", "q", b"", Properties(headers={"k": b"x" * (131072 - overhead)}))
-    channel.reject((await asyncio.wait_for(got.get(), PATIENCE)).delivery_tag, requeue=True)
+    channel.reject((await asyncio.wait_for(got.get(), PATIENCE_SECONDS)).delivery_tag, requeue=True)
 
-    message = await asyncio.wait_for(got.get(), PATIENCE)
+    message = await asyncio.wait_for(got.get(), PATIENCE_SECONDS)
 
     assert message.properties.headers["x-delivery-count"] == 1
     with pytest.raises(Unencodable, match="131064"):
@@ -317,7 +320,7 @@ async def test_an_unknown_delivery_tag_closes_the_channel(connection: Connection
 
     channel.ack(77)
 
-    assert isinstance(await asyncio.wait_for(channel.wait_closed(), PATIENCE), PreconditionFailed)
+    assert isinstance(await asyncio.wait_for(channel.wait_closed(), PATIENCE_SECONDS), PreconditionFailed)
     assert connection.is_open
 
 
@@ -346,7 +349,7 @@ async def test_a_deleted_queue_cancels_its_consumer(connection: Connection) -> N
 
     await channel.delete_queue("q")
 
-    await asyncio.wait_for(inbox.cancelled.wait(), PATIENCE)
+    await asyncio.wait_for(inbox.cancelled.wait(), PATIENCE_SECONDS)
     assert inbox.channel.is_open
 
 
@@ -356,7 +359,7 @@ async def test_what_a_cancelled_consumer_holds_is_its_own_to_settle(connection: 
     held: asyncio.Queue[Message] = asyncio.Queue()
     tag = await channel.consume("q", held.put_nowait, on_cancel=lambda: None)
     await channel.publish("", "q", b"1")
-    message = await asyncio.wait_for(held.get(), PATIENCE)
+    message = await asyncio.wait_for(held.get(), PATIENCE_SECONDS)
 
     await channel.cancel(tag)
     await channel.publish("", "q", b"2")
@@ -426,7 +429,7 @@ async def test_a_callback_that_raises_gives_its_messages_back(connection: Connec
     publisher = await connection.channel(confirm=True)
     await publisher.publish("", "q", b"x")
 
-    reason = await asyncio.wait_for(channel.wait_closed(), PATIENCE)
+    reason = await asyncio.wait_for(channel.wait_closed(), PATIENCE_SECONDS)
 
     assert "LookupError" in str(reason)
     message = await (await consume(connection, "q")).get()
@@ -446,10 +449,10 @@ async def test_an_alarm_blocks_confirms_and_loses_nothing(private_broker: Broker
     waiting = [channel.publish("", "q", b"x")]
     await until_async(lambda: connection.blocked)
     waiting += [channel.publish("", "q", b"x") for _ in range(20)]
-    assert not any(one.done() for one in waiting[1:])
+    assert not any(task.done() for task in waiting[1:])
     private_broker.rabbitmqctl("-q", "set_vm_memory_high_watermark", "0.6")
 
-    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_SECONDS)
     assert not connection.blocked
     assert (await channel.declare_queue("q")).ready == 21
     await connection.close()
@@ -465,7 +468,7 @@ async def test_a_broker_that_stops_ends_everything_with_its_reason(
 
     await asyncio.to_thread(private_broker.stop)
 
-    reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
+    reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE_SECONDS)
     assert isinstance(reason, ConnectionLost)
     assert reason.code in (0, 320)
     assert isinstance(await channel.wait_closed(), ConnectionLost)
@@ -481,5 +484,5 @@ async def test_a_killed_broker_ends_everything(private_broker: Broker) -> None:
 
     await asyncio.to_thread(private_broker.kill)
 
-    assert isinstance(await asyncio.wait_for(connection.wait_closed(), PATIENCE), ConnectionLost)
+    assert isinstance(await asyncio.wait_for(connection.wait_closed(), PATIENCE_SECONDS), ConnectionLost)
     assert isinstance(waiting.exception(), (ConnectionLost, NotFound))

@@ -38,7 +38,7 @@ from osrdyne_amqp.errors import (
     TlsFailed,
     Unencodable,
 )
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.broker.fake_broker import FakeBroker, delivery, fake_broker, header_payload, method, peer
 
 PASSWORD = "hunter2"
@@ -153,7 +153,7 @@ async def test_a_peer_that_says_nothing_is_given_up_in_time_and_hung_up_on(
         uri = f"amqp://guest:{PASSWORD}@127.0.0.1:{port}/"
         if cancelled:
             opening = asyncio.create_task(Connection.open(uri, name="test"))
-            await asyncio.wait_for(connected.wait(), PATIENCE)
+            await asyncio.wait_for(connected.wait(), PATIENCE_SECONDS)
             opening.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await opening
@@ -161,7 +161,7 @@ async def test_a_peer_that_says_nothing_is_given_up_in_time_and_hung_up_on(
             error = await refused(uri, BrokerUnreachable, timeout=0.2)
             assert "no AMQP answer within 0.2 s" in str(error)
 
-        await asyncio.wait_for(hung_up.wait(), PATIENCE)
+        await asyncio.wait_for(hung_up.wait(), PATIENCE_SECONDS)
 
     assert not caplog.records  # pika's assertion on an aborted handshake is not met
 
@@ -314,7 +314,7 @@ async def test_a_call_on_a_blocked_connection_says_so(broker: FakeBroker, connec
     unblocked = asyncio.ensure_future(connection.unblocked())
     broker.send(method(0, spec.Connection.Unblocked()))
     broker.script = None
-    await asyncio.wait_for(unblocked, PATIENCE)
+    await asyncio.wait_for(unblocked, PATIENCE_SECONDS)
     await connection.channel()
     assert not connection.blocked
 
@@ -330,7 +330,7 @@ async def test_the_end_of_a_blocked_connection_ends_the_wait_for_its_unblocking(
 
     await connection.close()
 
-    await asyncio.wait_for(unblocked, PATIENCE)
+    await asyncio.wait_for(unblocked, PATIENCE_SECONDS)
 
 
 async def test_a_channel_that_is_never_opened_times_out(broker: FakeBroker, connection: Connection) -> None:
@@ -431,7 +431,7 @@ async def test_garbage_from_the_broker_ends_the_connection_with_a_reason(
 async def test_a_half_open_connection_is_noticed_by_the_heartbeat(broker: FakeBroker) -> None:
     connection = await Connection.open(broker.uri, name="test", heartbeat=1)
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         reason = await connection.wait_closed()
 
     assert isinstance(reason, ConnectionLost)
@@ -461,7 +461,7 @@ async def test_closing_does_not_wait_for_a_silent_broker(broker: FakeBroker, con
     call = asyncio.create_task(channel.declare_queue("q"))
     await broker.until("Queue.Declare")
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await connection.close()
 
     assert isinstance((await asyncio.gather(call, return_exceptions=True))[0], BrokerError)
@@ -493,7 +493,7 @@ async def test_the_number_of_a_closed_channel_is_used_again_without_mixing_them_
     waiting = second.publish("", "q", b"")
     broker.send(method(1, spec.Basic.Ack(1, False)))
 
-    await asyncio.wait_for(waiting, PATIENCE)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert not first.is_open
 
 
@@ -511,7 +511,7 @@ async def test_a_delivery_reaches_its_consumer(broker: FakeBroker, connection: C
 
     broker.send(delivery(1, tag, 7, header_payload(Properties(correlation_id="c", headers={"a": 1}))))
 
-    message = await asyncio.wait_for(got.get(), PATIENCE)
+    message = await asyncio.wait_for(got.get(), PATIENCE_SECONDS)
     assert message == Message(
         b"", "", "key", Properties(correlation_id="c", headers={"a": 1}), delivery_tag=7, redelivered=False
     )
@@ -525,7 +525,7 @@ async def test_a_delivery_in_single_bytes_reaches_its_consumer(broker: FakeBroke
         broker.send(bytes([byte]))
         await asyncio.sleep(0)
 
-    assert (await asyncio.wait_for(got.get(), PATIENCE)).properties.correlation_id == "c"
+    assert (await asyncio.wait_for(got.get(), PATIENCE_SECONDS)).properties.correlation_id == "c"
 
 
 async def test_a_message_whose_properties_cannot_be_read_is_delivered_and_says_why(
@@ -537,7 +537,7 @@ async def test_a_message_whose_properties_cannot_be_read_is_delivered_and_says_w
 
     broker.send(delivery(1, tag, 1, broken), delivery(1, tag, 2, header_payload(Properties())))
 
-    first, second = await asyncio.wait_for(got.get(), 2), await asyncio.wait_for(got.get(), PATIENCE)
+    first, second = await asyncio.wait_for(got.get(), 2), await asyncio.wait_for(got.get(), PATIENCE_SECONDS)
     assert first.malformed == "the message's properties cannot be read: short string is cut off"
     assert first.properties == Properties()
     assert second.malformed is None
@@ -557,7 +557,10 @@ async def test_a_content_header_longer_than_a_frame_is_delivered_without_its_hea
         broker.send(sent[start : start + piece])
         await asyncio.sleep(0)
 
-    first, second = await asyncio.wait_for(got.get(), PATIENCE), await asyncio.wait_for(got.get(), PATIENCE)
+    first, second = (
+        await asyncio.wait_for(got.get(), PATIENCE_SECONDS),
+        await asyncio.wait_for(got.get(), PATIENCE_SECONDS),
+    )
     assert first.malformed == f"the message's headers are not read: they have {len(long)} bytes"
     assert first.properties == Properties(content_type="t", correlation_id="c", reply_to="r")
     assert (second.malformed, second.properties.correlation_id) == (None, "d")
@@ -576,7 +579,7 @@ async def test_a_callback_that_raises_closes_its_channel_with_that_reason(
 
     broker.send(delivery(2, tag, 1, header_payload(Properties())))
 
-    reason = await asyncio.wait_for(channel.wait_closed(), PATIENCE)
+    reason = await asyncio.wait_for(channel.wait_closed(), PATIENCE_SECONDS)
     assert type(reason) is ConsumerFailed
     assert "LookupError: not in the table" in str(reason)
     assert isinstance(reason.__cause__, LookupError)
@@ -592,7 +595,7 @@ async def test_the_brokers_cancel_is_reported_once(broker: FakeBroker, connectio
 
     broker.send(method(1, spec.Basic.Cancel(tag, True)))
 
-    await asyncio.wait_for(cancelled.wait(), PATIENCE)
+    await asyncio.wait_for(cancelled.wait(), PATIENCE_SECONDS)
     await channel.cancel(tag)  # nothing left to cancel
     assert channel.is_open
 
@@ -611,7 +614,7 @@ async def test_deliveries_are_taken_until_the_cancel_is_answered_and_pika_reject
         method(1, spec.Basic.Cancel(tag, True)),
         method(1, spec.Basic.CancelOk(tag)),
     )
-    await asyncio.wait_for(cancelling, PATIENCE)
+    await asyncio.wait_for(cancelling, PATIENCE_SECONDS)
 
     assert got.qsize() == 1
     assert not any(value.NAME == "Basic.Reject" for _, value in broker.received)
@@ -702,7 +705,7 @@ async def test_what_cannot_be_sent_is_refused_before_a_byte_is_written(
     waiting = channel.publish("", "k", b"")
     await broker.until("Basic.Publish")
     broker.send(method(1, spec.Basic.Ack(1, False)))  # the refused ones were not counted either
-    await asyncio.wait_for(waiting, PATIENCE)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert [value.NAME for _, value in broker.received if value.NAME.startswith(("Basic", "Queue"))] == [
         "Basic.Publish"
     ]

@@ -12,7 +12,7 @@ from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import BrokerUnreachable
 
 #: Seconds that an attempt may take at most; the test ends long before, or the reset was not noticed.
-PATIENCE = 200.0
+PATIENCE_SECONDS = 200.0
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def test_a_reset_between_connect_and_handshake_is_a_broker_that_cannot_be_
 
     monkeypatch.setattr(socket.socket, "getpeername", reset)
     uri = f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/"
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(BrokerUnreachable, match="reset"):
-            await Connection.open(uri, name="test", timeout=PATIENCE)
+            await Connection.open(uri, name="test", timeout=PATIENCE_SECONDS)
     assert asked[0].fileno() == -1

@@ -13,7 +13,7 @@ from pika import spec
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import TlsFailed
 from testbed.authority import Authority
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.broker.fake_broker import fake_broker, method
 
 
@@ -44,7 +44,7 @@ async def test_a_private_ca_named_in_the_uri_is_trusted_and_large_messages_pass(
         await channel.declare_queue("q")
         broker.send(method(1, spec.Basic.Ack(1, False)))
 
-        await asyncio.wait_for(waiting, PATIENCE)
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         await connection.close()
 
 

@@ -47,4 +47,4 @@ def test_a_measurement_returns_rows_and_leaves_nothing_on_the_broker(broker: Bro
 
 def vhosts(broker: Broker) -> set[str]:
     """Those of benchmarks, on a broker that other tests use, too."""
-    return {one["name"] for one in broker.management.get("vhosts") if one["name"].startswith("bench")}
+    return {vhost["name"] for vhost in broker.management.get("vhosts") if vhost["name"].startswith("bench")}

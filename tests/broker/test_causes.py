@@ -103,7 +103,7 @@ def ask(make_pool: MakePool, make_daemon: MakeDaemon) -> Iterator[Callable[..., 
 
 
 @pytest.mark.parametrize(
-    "title", [pytest.param(one, marks=() if one in QUICK else pytest.mark.full, id=one) for one in MADE]
+    "title", [pytest.param(title, marks=() if title in QUICK else pytest.mark.full, id=title) for title in MADE]
 )
 def test_each_who_asks_reads_what_broke(ask: Callable[[Made], Askers], title: str) -> None:
     how, cause = MADE[title], causes()[title]

@@ -49,7 +49,7 @@ def pids(client: ForeignClient, *keys: str) -> dict[str, bytes]:
     """Which process answers for each key."""
     ids = {key: client.send(key) for key in keys}
     client.wait(*ids.values())
-    return {key: client.answers[one][0].body.split(b"|")[1] for key, one in ids.items()}
+    return {key: client.answers[request_id][0].body.split(b"|")[1] for key, request_id in ids.items()}
 
 
 def test_a_changed_delay_is_in_force_while_requests_go_on_and_no_worker_is_restarted(
@@ -165,7 +165,7 @@ def test_wrong_settings_are_reported_once_and_the_daemon_goes_on_with_those_befo
     until(partial(gone_over, daemon, 1), what="the settings in force")
     assert pids(client, "a", "cold")["a"] == before["a"]
     assert daemon.status()["settings_error"] is None
-    assert not any(one in json.dumps(daemon.lines()) for one in pool.passwords.values())
+    assert not any(password in json.dumps(daemon.lines()) for password in pool.passwords.values())
 
 
 @pytest.mark.full

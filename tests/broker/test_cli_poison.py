@@ -27,7 +27,7 @@ from testbed.broker import Broker
 from testbed.command_line import Done, osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import MINIMAL
 
 MakePool = Callable[..., Pool]
@@ -60,7 +60,7 @@ class Inventory:
         return list(json.loads(done.out)["entries"])
 
     def ids(self) -> list[str]:
-        return [one["id"] for one in self.entries()]
+        return [entry["id"] for entry in self.entries()]
 
     def keep(
         self,
@@ -74,17 +74,17 @@ class Inventory:
     ) -> None:
         """Put entries in as the daemon does, numbered from 0 by body and correlation id."""
         with administrator(self.pool, confirm=confirmed) as channel:
-            for one in range(number):
+            for place in range(number):
                 given = {
-                    "x-osrdyne-poison-id": f"{key}-{one}",
+                    "x-osrdyne-poison-id": f"{key}-{place}",
                     "x-osrdyne-poison-reason": "delivery_limit",
                     "x-osrdyne-poison-key": key,
-                    "x-osrdyne-poison-time": 1_700_000_000_000 + one,
+                    "x-osrdyne-poison-time": 1_700_000_000_000 + place,
                     "x-osrdyne-poison-deliveries": 3,
                     **headers,
                 }
-                values = {"correlation_id": str(one), "delivery_mode": 2, **properties}
-                entry = str(one).encode() if body is None else body
+                values = {"correlation_id": str(place), "delivery_mode": 2, **properties}
+                entry = str(place).encode() if body is None else body
                 whole = pika.BasicProperties(headers=given, **values)
                 channel.basic_publish("", self.pool.names.poison_queue, entry, whole)
             if not confirmed:
@@ -212,7 +212,7 @@ def test_a_command_waits_for_another_that_is_at_work_and_says_so_in_the_end(
         waiting = inventory.start("bury", "--all", "--yes")
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(timeout=3)
-    waiting.communicate(timeout=PATIENCE)
+    waiting.communicate(timeout=PATIENCE_SECONDS)
     assert (waiting.returncode, inventory.ids()) == (0, [])
 
 
@@ -309,7 +309,7 @@ def test_burying_leaves_a_line_in_the_audit_file_and_an_event(inventory: Invento
         channel.queue_purge(inventory.pool.names.activity_queue)
     done = inventory.run("bury", "42-1", "--json")
     assert done.code == 0
-    assert [one["id"] for one in json.loads(done.out)["buried"]] == ["42-1"]
+    assert [entry["id"] for entry in json.loads(done.out)["buried"]] == ["42-1"]
     assert inventory.ids() == ["42-0", "42-2"]
     (line,) = map(json.loads, inventory.audit.read_text().splitlines())
     assert {name: line[name] for name in ("action", "pool", "id", "key", "reason", "request_id")} == {
@@ -353,10 +353,10 @@ def test_two_commands_at_once_send_every_entry_once(inventory: Inventory) -> Non
     queue = served_by_hand(inventory.pool, "42")
     inventory.keep(300)
     commands = [inventory.start("replay", "--all", "--yes") for _ in range(2)]
-    said = [command.communicate(timeout=PATIENCE)[1].decode() for command in commands]
+    said = [command.communicate(timeout=PATIENCE_SECONDS)[1].decode() for command in commands]
     # One that the other keeps waiting for too long says so, and sends nothing
     gave_up = ["Another `osrdyne poison` command is at work" in errors for errors in said]
-    assert [command.returncode for command in commands] == [2 if one else 0 for one in gave_up], said
+    assert [command.returncode for command in commands] == [2 if gave else 0 for gave in gave_up], said
     assert not all(gave_up)
     until(lambda: inventory.pool.depth(queue) == 300, what="the requests")
     assert Counter(int(body) for _, body in drained(inventory.pool, queue)) == Counter(range(300))
@@ -372,7 +372,7 @@ def test_a_command_that_is_killed_in_the_middle_loses_nothing_and_sends_at_most_
     killed = inventory.start("replay", "--all", "--yes")
     until(lambda: (inventory.pool.depth(queue) or 0) > 20, every=0.005, what="some requests")
     killed.send_signal(signal.SIGKILL)
-    killed.communicate(timeout=PATIENCE)
+    killed.communicate(timeout=PATIENCE_SECONDS)
     assert 0 < len(inventory.ids()) < 500
     assert inventory.run("replay", "--all", "--yes").code == 0
     until(lambda: inventory.pool.depth(inventory.pool.names.poison_queue) == 0, what="an empty inventory")

@@ -43,7 +43,7 @@ def test_status_shows_the_daemon_and_every_key(
     until(lambda: states() == {"42": "ready", r"'a\nb'": "ready", "[red]": "ready"}, what="all keys ready")
 
     def consumers() -> list[int | None]:
-        return [one["consumers"] for one in document(osrdyne("status", "--url", daemon.url, "--json"))["keys"]]
+        return [key["consumers"] for key in document(osrdyne("status", "--url", daemon.url, "--json"))["keys"]]
 
     # The broker's totals come after a while.
     until(lambda: consumers() == [1, 1, 1], what="consumers in the status")
@@ -96,7 +96,7 @@ def test_status_shows_why_a_key_has_no_worker(
 
     def failed() -> bool:
         keys = document(osrdyne("status", "--url", daemon.url, "--json"))["keys"]
-        return [one["state"] for one in keys] == ["failed"]
+        return [key["state"] for key in keys] == ["failed"]
 
     until(failed, what="a failed key")
     assert "/nowhere/worker" in osrdyne("status", "--url", daemon.url).out.decode()
@@ -180,7 +180,7 @@ def test_watching_shows_the_daemon_again_until_it_is_interrupted(make_pool: Make
             seen.append(json.loads(watching.stdout.readline()))
         watching.terminate()
 
-    assert [one["state"] for one in seen[:2]] == ["leading", "leading"]
+    assert [daemon["state"] for daemon in seen[:2]] == ["leading", "leading"]
     assert "no daemon answers at" in seen[-1]["error"]
 
 
@@ -194,7 +194,7 @@ def management_file(pool: Pool, directory: Path, user: str, password: str) -> st
 
 
 def rules(done: Done) -> list[tuple[str, str]]:
-    return [(one["rule"], one["object"]) for one in document(done)["findings"]]
+    return [(finding["rule"], finding["object"]) for finding in document(done)["findings"]]
 
 
 def test_lint_finds_nothing_on_a_pool_as_declared_and_what_was_changed(
@@ -207,7 +207,7 @@ def test_lint_finds_nothing_on_a_pool_as_declared_and_what_was_changed(
     settings = ("--settings", str(daemon.directory / "settings.toml"))
     admin = management_file(pool, tmp_path, pool.broker.admin, pool.broker.admin_password)
     users = [f"{role}={getattr(pool.users, role)}" for role in ("client", "worker", "daemon", "monitor", "operator")]
-    as_admin = (*settings, "--management", admin, "--users", *(word for one in users for word in ("--user", one)))
+    as_admin = (*settings, "--management", admin, "--users", *(word for user in users for word in ("--user", user)))
 
     # Given a pool as declared, with a live request queue
     for words in (settings, (*settings, "--live"), as_admin):

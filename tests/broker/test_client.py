@@ -17,7 +17,7 @@ from osrdyne_protocol.errors import InvalidKey
 from testbed.broker import Broker
 from testbed.peer import Peer, administrator, consuming, make_request_queue, peer_of
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE, until_in_thread
+from testbed.waiting import PATIENCE_SECONDS, until_in_thread
 
 
 @pytest.fixture
@@ -34,20 +34,24 @@ async def peer(pool: Pool) -> AsyncIterator[Peer]:
 def connections(pool: Pool, name: str) -> list[str]:
     """Names by which the management API closes the connections of this name in the pool's vhost."""
     found = pool.broker.management.get("vhosts", pool.vhost, "connections")
-    return [one["name"] for one in found if one.get("client_properties", {}).get("connection_name") == name]
+    return [
+        connection["name"]
+        for connection in found
+        if connection.get("client_properties", {}).get("connection_name") == name
+    ]
 
 
 async def cut(pool: Pool, client: AsyncClient, name: str) -> None:
     """Close the client's connection from the broker's side and wait until the client has seen it."""
     names = await until_in_thread(lambda: connections(pool, name))
-    for one in names:
-        pool.broker.management.delete("connections", one)
+    for connection in names:
+        pool.broker.management.delete("connections", connection)
     await until_in_thread(lambda: not client.is_connected)
 
 
 def reply_queues(pool: Pool) -> list[dict[str, Any]]:
     found = pool.broker.management.get("queues", pool.vhost)
-    return [one for one in found if one["name"].startswith("reply-")]
+    return [queue for queue in found if queue["name"].startswith("reply-")]
 
 
 # --- calls ----------------------------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ async def test_the_synchronous_face_raises_what_the_other_does(pool: Pool, peer:
             with pytest.raises(InvalidKey):
                 client.call("a\0b", b"")
             with pytest.raises(errors.CallTimeout):
-                client.submit("42", b"", timeout=0.1).result(timeout=PATIENCE)
+                client.submit("42", b"", timeout=0.1).result(timeout=PATIENCE_SECONDS)
             waiting = client.submit("42", b"")
         with pytest.raises(errors.ClientClosed):
             waiting.result(timeout=0)
@@ -380,7 +384,7 @@ async def test_a_deleted_reply_queue_is_made_again(pool: Pool, peer: Peer) -> No
     async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         (queue,) = await until_in_thread(lambda: reply_queues(pool))
         pool.broker.management.delete("queues", pool.vhost, queue["name"])
-        await until_in_thread(lambda: [one["name"] for one in reply_queues(pool)] == [queue["name"]])
+        await until_in_thread(lambda: [queue["name"] for queue in reply_queues(pool)] == [queue["name"]])
         call = asyncio.create_task(client.call("42", b""))
         peer.reply(await peer.take(), b"answer")
         assert (await call).body == b"answer"

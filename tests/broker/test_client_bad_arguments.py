@@ -14,7 +14,7 @@ from osrdyne_client import AsyncClient, Client, errors
 from osrdyne_protocol.headers import X_PUBLISH_TIME
 from testbed.peer import peer_of
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE, until_async, until_in_thread
+from testbed.waiting import PATIENCE_SECONDS, until_async, until_in_thread
 from tests.broker.test_client import connections
 
 SLOTS = 4
@@ -103,14 +103,14 @@ async def test_bad_calls_take_no_slot_and_are_not_sent_by_the_next_connection(
         peer.reply(await peer.take(), b"")
         await proven
         await each(client, connected=True)
-        for one in await until_in_thread(lambda: connections(pool, name)):
-            await asyncio.to_thread(pool.broker.management.delete, "connections", one)
+        for connection in await until_in_thread(lambda: connections(pool, name)):
+            await asyncio.to_thread(pool.broker.management.delete, "connections", connection)
         await until_async(lambda: not client.is_connected)
         await each(client, connected=False)
         await until_async(lambda: client.is_connected)
         calls = [asyncio.create_task(client.call("42", b"good %d" % number)) for number in range(SLOTS)]
         requests = [await peer.take() for _ in calls]
-        assert sorted(one.body for one in requests) == [b"good %d" % number for number in range(SLOTS)]
+        assert sorted(request.body for request in requests) == [b"good %d" % number for number in range(SLOTS)]
         for request in requests:
             peer.reply(request, b"")
         await asyncio.gather(*calls)
@@ -129,7 +129,7 @@ async def test_threads_get_the_same_errors_and_lose_no_slot(make_pool: Callable[
                         ask(**arguments)
                 for start in (client.submit, client.start_cast):
                     with pytest.raises(kind):
-                        start(**arguments).result(timeout=PATIENCE)
+                        start(**arguments).result(timeout=PATIENCE_SECONDS)
             assert client.call("42", b"good", timeout=math.inf).body == b"good"
 
     async with peer_of(pool, "42", lambda message: message.body):

@@ -15,7 +15,7 @@ import pytest
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.peer import make_request_queue
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -42,7 +42,7 @@ async def start(*arguments: str, **variables: str) -> asyncio.subprocess.Process
 
 
 async def output(process: asyncio.subprocess.Process) -> str:
-    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     assert process.returncode == 0, err.decode()
     return out.decode()
 

@@ -32,7 +32,7 @@ class Served:
 
     def knows(self, *keys: str) -> bool:
         """Whether one of these keys has a queue, or the daemon knows it."""
-        known = {one["key"] for one in self.daemon.status()["keys"]}
+        known = {key["key"] for key in self.daemon.status()["keys"]}
         return bool(known & {*keys} or {self.pool.names.request_queue(key) for key in keys} & self.pool.queues())
 
 

@@ -59,8 +59,8 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
     until(lambda: pool.depth(pool.names.poison_queue) == 4, what="poison")
     channel = admin_channel(pool)
     kept = [channel.basic_get(pool.names.poison_queue, auto_ack=True)[1] for _ in range(4)]
-    assert Counter(one.headers["x-osrdyne-poison-key"] for one in kept) == {"bad": 1, "silent-bad": 3}
-    assert {one.headers["x-osrdyne-poison-reason"] for one in kept} == {"delivery_limit"}
+    assert Counter(entry.headers["x-osrdyne-poison-key"] for entry in kept) == {"bad": 1, "silent-bad": 3}
+    assert {entry.headers["x-osrdyne-poison-reason"] for entry in kept} == {"delivery_limit"}
     channel.connection.close()
     # And nothing else is left anywhere
     for queue in ("bad", "silent-bad", "silent-good"):
@@ -176,7 +176,7 @@ def test_4_a_daemon_killed_again_and_again_while_it_forwards_loses_no_request(
 
 def has_any(client: ForeignClient, ids: list[str]) -> bool:
     client.poll()
-    return any(one in client.answers for one in ids)
+    return any(request_id in client.answers for request_id in ids)
 
 
 def test_5_a_failing_key_delays_no_other_and_gets_its_error(
@@ -195,7 +195,7 @@ def test_5_a_failing_key_delays_no_other_and_gets_its_error(
     good = [client.send(f"good-{number}", b"x") for number in range(4)]
     # Then the others are answered while the bad ones still wait
     assert {answer.status for answer in client.wait(*good)} == {"ok"}
-    assert not any(one in client.answers for one in bad)
+    assert not any(request_id in client.answers for request_id in bad)
     # And each of the bad ones gets its error in the end
     assert {answer.status for answer in client.wait(*bad)} == {"expired"}
     key = daemon.key("bad")
@@ -250,7 +250,7 @@ def test_6_two_pools_on_one_vhost_and_machine_do_each_other_no_harm(
     # Then the other's group is what it was
     assert second.worker_pids() == workers
     assert long.names.request_queue("42") in long.queues()
-    assert [one["key"] for one in second.status()["keys"]] == ["42"]
+    assert [key["key"] for key in second.status()["keys"]] == ["42"]
 
 
 @pytest.mark.fast
@@ -266,8 +266,8 @@ def test_7_a_daemon_restart_restarts_no_worker_and_forgets_no_key(
         daemon.stop(number)
         assert sorted(daemon.worker_pids()) == workers
         daemon.start()
-        assert [one["key"] for one in daemon.status()["keys"]] == ["a", "b", "c"]
-        assert [one["workers"] for one in daemon.status()["keys"]] == [1, 1, 1]
+        assert [key["key"] for key in daemon.status()["keys"]] == ["a", "b", "c"]
+        assert [key["workers"] for key in daemon.status()["keys"]] == [1, 1, 1]
     assert {client.ask(key).status for key in ("a", "b", "c")} == {"ok"}
     assert sorted(daemon.worker_pids()) == workers
 
@@ -322,7 +322,7 @@ def test_9_no_password_appears_where_people_look(
             with contextlib.suppress(ManagementRefused):
                 pool.broker.management.delete("connections", connection["name"])
     daemon.wait_for("waiting")
-    secrets = [one.encode() for one in pool.passwords.values()]
+    secrets = [password.encode() for password in pool.passwords.values()]
     texts = {
         "status": daemon.get("/status").encode(),
         "metrics": daemon.get("/metrics").encode(),

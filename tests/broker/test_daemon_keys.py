@@ -10,7 +10,7 @@ import pytest
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import MINIMAL
 from tests.hard_keys import KEYS
 
@@ -45,7 +45,7 @@ def test_every_key_gets_its_own_group_and_answer_and_keeps_both_over_a_daemon_re
     # And after a restart of the daemon, the same workers answer, and the daemon knows every key
     assert daemon.stop() == 0
     daemon.start()
-    assert {one["key"] for one in daemon.status()["keys"]} == set(KEYS)
+    assert {key["key"] for key in daemon.status()["keys"]} == set(KEYS)
     assert ask_all(client) == own_answers()
     assert sorted(daemon.worker_pids()) == before
 
@@ -70,7 +70,7 @@ def run_worker() -> Iterator[Callable[[Pool, str], None]]:
     for process in processes:
         process.terminate()
     for process in processes:
-        process.wait(timeout=PATIENCE)
+        process.wait(timeout=PATIENCE_SECONDS)
 
 
 def test_every_key_gets_its_queue_when_others_run_the_workers(

@@ -79,7 +79,11 @@ def names(daemon: DaemonProcess, exchange: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "which", ["request", *(pytest.param(one, marks=pytest.mark.full) for one in ("orphan", "dead_letter", "activity"))]
+    "which",
+    [
+        "request",
+        *(pytest.param(exchange, marks=pytest.mark.full) for exchange in ("orphan", "dead_letter", "activity")),
+    ],
 )
 def test_a_deleted_exchange_is_named_and_no_confirmed_request_is_lost(
     pool: Pool, caller: Caller, make_daemon: MakeDaemon, which: str

@@ -64,7 +64,7 @@ async def load_during(pool: Pool, outage: Callable[[], None]) -> list[Reply | Ba
 
 
 def all_answered(ended: list[Reply | BaseException]) -> bool:
-    assert [one for one in ended if not isinstance(one, Reply)] == []
+    assert [result for result in ended if not isinstance(result, Reply)] == []
     return len(ended) > 16 * CALLS_AFTER
 
 
@@ -80,7 +80,7 @@ def test_a_broker_stopped_and_started_under_load_loses_no_call_and_restarts_no_w
     daemon.wait_for("leading")
     assert len(workers) >= len(KEYS)
     assert workers <= set(daemon.worker_pids())
-    assert {one["key"] for one in daemon.status()["keys"]} >= set(KEYS)
+    assert {key["key"] for key in daemon.status()["keys"]} >= set(KEYS)
 
 
 def test_a_daemon_killed_under_load_loses_no_call_and_restarts_no_worker(pool: Pool, daemon: DaemonProcess) -> None:

@@ -45,7 +45,7 @@ def test_large_orphans_whose_queues_cannot_be_had_do_not_fill_the_memory(
 ) -> None:
     # Given 32 orphans of 4 MiB, more than the daemon may hold; another program owns the queues of their keys
     pool, number, size = make_pool(), 32, 4 * MIB
-    names = [f"bad-{one % keys}" for one in range(number)]
+    names = [f"bad-{place % keys}" for place in range(number)]
     for key in set(names):
         foreign_queue(pool, pool.names.request_queue(key), **{"x-queue-type": "classic"})
     client = make_client(pool)

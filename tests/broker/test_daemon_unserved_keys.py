@@ -11,7 +11,7 @@ from contextlib import suppress
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import SCRIPTED
 
 MakePool = Callable[..., Pool]
@@ -73,7 +73,7 @@ def test_a_worker_that_the_daemon_does_not_run_is_shown_as_gone_and_not_replaced
         assert client.wait(first)[0].status == "ok"
         until(lambda: state_of(daemon) == "ready", what="a key that is ready")
         worker.send_signal(signal.SIGTERM)
-        worker.wait(PATIENCE)
+        worker.wait(PATIENCE_SECONDS)
         until(lambda: state_of(daemon) == "unserved", what="a key that is not ready")
         assert errors_of(daemon) == []
     finally:

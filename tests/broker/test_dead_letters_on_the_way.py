@@ -15,7 +15,7 @@ from osrdyne.state.values import QueueTotals
 from osrdyne_amqp import Connection, Properties
 from osrdyne_pool.topology import request_queue_arguments
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.both_versions
 
@@ -36,7 +36,7 @@ async def test_a_dead_letter_that_has_not_arrived_is_distinguished_from_an_empty
     address = pool.broker.management_url.replace("://", f"://{quote(user)}:{quote(pool.passwords[user])}@")
     api = ManagementApi(address, pool.vhost)
     seen: QueueTotals | None = None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while seen is None or not seen.dead_lettering:
             await asyncio.sleep(0.1)
             # At first there are no statistics of a new queue.

@@ -15,7 +15,7 @@ from osrdyne_client import Client
 from osrdyne_client.errors import Expired
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import LIBRARY
 
 pytestmark = pytest.mark.both_versions
@@ -92,7 +92,7 @@ def test_a_request_that_no_daemon_saw_in_time_expires_as_an_orphan_and_is_not_ex
     until(lambda: in_ms(0) > late, what="the deadlines to pass")
     daemon = make_daemon(pool, worker=LIBRARY)
     answers = client.wait(*ids)
-    assert {(one.status, one.headers["x-expired-at"]) for one in answers} == {("expired", "orphan")}
+    assert {(answer.status, answer.headers["x-expired-at"]) for answer in answers} == {("expired", "orphan")}
     assert daemon.worker_pids() == []
 
 
@@ -112,7 +112,7 @@ def test_a_request_that_waits_for_busy_workers_expires_in_the_queue_and_is_never
         busy = client.submit("42", b"sleep 5")
         until(lambda: taken(pool), what="a busy worker")
         assert expired_call(pool, "42", seconds=4.0, body=b"never") == "queue"
-        assert busy.result(timeout=PATIENCE).body == b"42|sleep 5"
+        assert busy.result(timeout=PATIENCE_SECONDS).body == b"42|sleep 5"
         assert client.call("42", b"after").body == b"42|after"
 
 
@@ -161,7 +161,7 @@ def test_requests_that_are_put_back_again_and_again_expire_at_their_deadline(
     ids = [client.send("bad", headers={"x-deadline": deadline}) for _ in range(20)]
     answers = client.wait(*ids)
     assert 0 <= in_ms(0) - deadline < 60_000
-    assert {(one.status, one.headers["x-expired-at"]) for one in answers} == {("expired", "orphan")}
+    assert {(answer.status, answer.headers["x-expired-at"]) for answer in answers} == {("expired", "orphan")}
 
 
 def taken(pool: Pool) -> bool:

@@ -7,7 +7,7 @@ import re
 import signal
 from pathlib import Path
 
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.broker.test_readme import Shell, daemon_log, programs, shell
 
 __all__ = ["daemon_log", "programs", "shell"]
@@ -31,7 +31,7 @@ def test_a_second_one_for_the_same_workers_is_refused_and_they_go_on(shell: Shel
     log = shell.folder / "second.log"
     second = shell.start("osrdyne dev core/worker.py", log)
 
-    assert second.wait(timeout=PATIENCE) == 2
+    assert second.wait(timeout=PATIENCE_SECONDS) == 2
     (line,) = log.read_text().splitlines()
     assert re.fullmatch(r"osrdyne: another osrdyne daemon or `osrdyne dev` runs workers in .*; end it first", line)
     assert [Path(f"/proc/{pid}").exists() for pid in workers(daemon_log)] == [True]
@@ -47,7 +47,7 @@ def test_a_terminal_that_goes_ends_it_with_its_workers(shell: Shell) -> None:
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGHUP)
 
-        assert process.wait(timeout=PATIENCE) == 0
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0
         assert [pid for pid in workers(log) if Path(f"/proc/{pid}").exists()] == []
     finally:
         process.kill()
@@ -68,7 +68,7 @@ def test_a_second_signal_ends_it_while_a_worker_does_not_end(shell: Shell) -> No
 
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(timeout=PATIENCE) != 0
+        assert process.wait(timeout=PATIENCE_SECONDS) != 0
         assert "Traceback" not in log.read_text()
     finally:
         process.kill()

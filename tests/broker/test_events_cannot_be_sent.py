@@ -20,7 +20,7 @@ from testbed.foreign_client import ForeignClient
 from testbed.lost_events import REFUSALS
 from testbed.peer import consuming
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import LIBRARY
 from tests.broker.test_worker import working
 
@@ -29,7 +29,7 @@ EACH_REFUSAL = [
     pytest.param(name, marks=() if name == "the exchange is deleted" else pytest.mark.full) for name in REFUSALS
 ]
 #: Seconds for which a key stays bound after its last event; much longer than the daemon's counts are late.
-UNBIND_DELAY = 6.0
+UNBIND_DELAY_SECONDS = 6.0
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_a_stream_that_cannot_be_reached_ends_the_connection_of_its_publis
     with lost_events.stream_away(pool):
         async with publisher(pool) as (connection, publish):
             publish()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert "506" in str(await connection.wait_closed())
 
 
@@ -81,14 +81,14 @@ async def test_a_worker_keeps_its_requests_and_sends_its_events_once_it_can(pool
         await worker.__aexit__(None, None, None)
     assert redelivered == []
     # And it says that there was an interruption
-    assert events.INTERRUPTED in {one["x-event"] for one in told}
+    assert events.INTERRUPTED in {event["x-event"] for event in told}
 
 
 async def told_until(pool: Pool, request_id: str) -> list[Any]:
     """Return the events up to the first of a request."""
     told: list[Any] = []
     async with consuming(pool, pool.names.activity_queue) as listener:
-        while request_id not in {one.get("x-request-id") for one in told}:
+        while request_id not in {event.get("x-request-id") for event in told}:
             told += await listener.take_events()
     return told
 
@@ -136,7 +136,7 @@ def test_a_key_in_use_stays_bound_although_none_of_its_events_arrive(
     make_daemon: Callable[..., DaemonProcess],
     make_client: Callable[[Pool], ForeignClient],
 ) -> None:
-    pool = make_pool(unbind_delay=UNBIND_DELAY, stop_delay=600.0)
+    pool = make_pool(unbind_delay=UNBIND_DELAY_SECONDS, stop_delay=600.0)
     client = make_client(pool)
     with fault(pool):
         # Given two cold keys, of which one has requests all the time
@@ -148,11 +148,13 @@ def test_a_key_in_use_stays_bound_although_none_of_its_events_arrive(
             [answer] = client.wait(client.send("42"))
             assert answer.status == "ok"
             bindings = pool.broker.management.get("bindings", pool.vhost)
-            return (pool.names.request_exchange, idle) not in {(one["source"], one["destination"]) for one in bindings}
+            return (pool.names.request_exchange, idle) not in {
+                (binding["source"], binding["destination"]) for binding in bindings
+            }
 
         # When the other one has been unbound, and the same time has passed once more
         until(idle_is_unbound, every=0.2)
-        ends = time.monotonic() + UNBIND_DELAY
+        ends = time.monotonic() + UNBIND_DELAY_SECONDS
         until(lambda: idle_is_unbound() and time.monotonic() > ends, every=0.2)
         # Then only the first request of each key was an orphan
         assert 'osrdyne_orphans_total{outcome="forwarded"} 2.0' in daemon.get("/metrics")

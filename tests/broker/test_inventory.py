@@ -57,19 +57,19 @@ def test_a_flood_of_client_mistakes_drops_its_oldest_and_takes_no_room_from_fail
 
     # Then none circles: the newest are kept, and the others are counted
     def over() -> bool:
-        waiting = [depth(pool, one) for one in (names.orphan_queue, names.dead_letter_queue, names.waiting_queue)]
+        waiting = [depth(pool, queue) for queue in (names.orphan_queue, names.dead_letter_queue, names.waiting_queue)]
         return not any(waiting) and daemon.status()["dropped"] == 490
 
     until(over, what="the end of the flood")
     assert 'osrdyne_poison_total{outcome="dropped"} 490.0' in daemon.get("/metrics")
-    assert any("490 request(s) without a caller were dropped" in one for one in daemon.status()["warnings"])
+    assert any("490 request(s) without a caller were dropped" in warning for warning in daemon.status()["warnings"])
     assert any(line["message"].startswith("a request without a caller was dropped") for line in daemon.lines())
     # And what workers failed on is kept, and shown first
     until(lambda: depth(pool, names.poison_queue) == 1, what="the request that workers failed on")
     found = listed(pool, tmp_path)
-    reasons = [one["reason"] for one in found["entries"]]
+    reasons = [entry["reason"] for entry in found["entries"]]
     assert reasons == ["delivery_limit", *["invalid_key"] * 10]
-    assert [one["request_id"] for one in found["entries"][1:]] == [str(number) for number in range(491, 501)]
+    assert [entry["request_id"] for entry in found["entries"][1:]] == [str(number) for number in range(491, 501)]
     assert client.ask("cold", b"x").status == "ok"
 
 
@@ -86,7 +86,7 @@ def test_what_workers_failed_on_waits_for_room_in_no_ones_way_and_is_kept_once_t
     # The broker refuses a moment after it is full
     def waits() -> bool:
         sent.add(client.send("bad", BAD))
-        assert {one.status for one in client.wait(*sent)} == {"delivery_limit"}
+        assert {answer.status for answer in client.wait(*sent)} == {"delivery_limit"}
         return depth(pool, names.waiting_queue) > 0
 
     until(waits, what="the copies that wait")
@@ -104,7 +104,7 @@ def test_what_workers_failed_on_waits_for_room_in_no_ones_way_and_is_kept_once_t
             *("poison", "bury", "--pool", names.pool, "--broker-file", str(address)),
             *("--all", "--yes", "--json", "--audit", str(tmp_path / "audit")),
         )
-        kept.update(one["request_id"] for one in json.loads(done.out)["buried"])
+        kept.update(entry["request_id"] for entry in json.loads(done.out)["buried"])
         return kept == sent
 
     until(all_kept, what="each copy")
@@ -154,5 +154,5 @@ def test_a_pool_of_an_earlier_topology_gets_its_other_queues_without_losing_a_me
 
     # Then each is kept, once
     until(lambda: len(listed(pool, tmp_path)["entries"]) == 12, what="each request")
-    assert sorted(int(one["request_id"]) for one in listed(pool, tmp_path)["entries"]) == list(range(1, 13))
+    assert sorted(int(entry["request_id"]) for entry in listed(pool, tmp_path)["entries"]) == list(range(1, 13))
     assert daemon.status()["dropped"] == 0

@@ -153,7 +153,7 @@ def test_an_entry_of_the_poison_inventory_hides_no_other_and_can_be_buried(make_
     assert refused.code == 1
     assert "headers are not read" in refused.err
     poison(pool, tmp_path, "bury", long["id"], "--audit", str(tmp_path / "audit"))
-    assert [one["id"] for one in json.loads(poison(pool, tmp_path, "list", "--json"))["entries"]] == [short["id"]]
+    assert [entry["id"] for entry in json.loads(poison(pool, tmp_path, "list", "--json"))["entries"]] == [short["id"]]
 
 
 async def test_headers_that_are_dear_to_read_pass_the_daemon_unread_and_unchanged(

@@ -20,7 +20,7 @@ from testbed.foreign_client import ForeignClient
 from testbed.lost_queue import lose, lose_as_by_a_kill
 from testbed.peer import administrator, consuming, make_request_queue
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import MINIMAL
 
 pytestmark = pytest.mark.both_versions
@@ -48,7 +48,7 @@ def warm(pool: Pool, key: str) -> None:
 
 async def answered(client: AsyncClient, key: str) -> Reply:
     """Call a key until a worker answers, as a caller does that may repeat its request."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             # What waited for the lost queue is refused when that is deleted. After ten seconds the client no longer
             # waits for the broker, and the call ends with its own timeout.
@@ -60,7 +60,7 @@ async def answered(client: AsyncClient, key: str) -> Reply:
 async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_again_by_itself(
     pool: Pool, daemon: DaemonProcess
 ) -> None:
-    async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
+    async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE_SECONDS) as client:
         for key in ("lost", *OTHERS):
             await client.call(key, b"warm")
         lost = pool.broker.version == "4.0"
@@ -72,7 +72,7 @@ async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_a
             waiting = asyncio.ensure_future(answered(client, "lost"))
             for turn in range(20):
                 replies = await asyncio.gather(*(client.call(key, b"%d" % turn) for key in OTHERS))
-                assert [one.body for one in replies] == [b"%s|%d" % (key.encode(), turn) for key in OTHERS]
+                assert [reply.body for reply in replies] == [b"%s|%d" % (key.encode(), turn) for key in OTHERS]
             assert not (lost and waiting.done())
         finally:
             daemon.process.send_signal(signal.SIGCONT)
@@ -81,8 +81,8 @@ async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_a
     shown = daemon.key("lost")
     assert shown is not None
     assert (shown["queue_remade_ago"] is not None) is lost
-    told = [one for one in daemon.lines() if one["message"] == "the broker had lost this queue; it is created again"]
-    assert [one["key"] for one in told] == ["lost"] * lost
+    told = [line for line in daemon.lines() if line["message"] == "the broker had lost this queue; it is created again"]
+    assert [event["key"] for event in told] == ["lost"] * lost
 
 
 @pytest.mark.full
@@ -99,7 +99,7 @@ async def test_an_answer_to_a_lost_queue_delays_no_other_answer_of_a_worker(pool
     # Given a request whose answer the broker does not take on 4.0, ahead of others
     lost = Properties(reply_to=CALLERS_OWN, correlation_id="lost")
     await channel.publish(pool.names.request_exchange, "42", b"first", lost)
-    async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
+    async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE_SECONDS) as client:
         for number in range(20):
             assert (await client.call("42", b"%d" % number)).body == b"%d" % number
     stop.set()
@@ -131,9 +131,9 @@ def test_the_daemon_answers_and_starts_other_keys_while_a_forward_waits_for_a_lo
     daemon.start()
     # Then cold keys get their workers, and error replies their callers
     answers = client.wait(*(client.send(key, b"hello") for key in OTHERS), client.send("a\0b", b""))
-    assert [one.status for one in answers] == ["ok"] * len(OTHERS) + ["invalid_key"]
+    assert [answer.status for answer in answers] == ["ok"] * len(OTHERS) + ["invalid_key"]
     # And the key itself answers, once for each request
-    assert [one.status for one in client.wait(*waiting)] == ["ok"] * 3
+    assert [answer.status for answer in client.wait(*waiting)] == ["ok"] * 3
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ from osrdyne_amqp.errors import Nacked
 from osrdyne_pool.broker import quorum
 from testbed.broker import DEMO_VERSION, Broker
 from testbed.broker_cluster import kill_now
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.broker_facts.fates import EMPTY, LOST, QUORUM, close, declare, fates, make_lost, members, open_channel
 from tests.conftest import Vhost
 
@@ -45,7 +45,7 @@ async def connection(vhost: Vhost) -> AsyncIterator[Connection]:
 async def publish_to_a_new_queue(connection: Connection) -> None:
     channel = await connection.channel(confirm=True)
     await channel.declare_queue(QUEUE, arguments=QUORUM)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await channel.publish("", QUEUE, b"", PERSISTENT)
     await channel.close()
 
@@ -101,7 +101,7 @@ async def test_a_publish_that_waits_for_a_lost_queue_is_nacked_when_that_is_dele
     deleting = await connection.channel()
     assert not publishing.done()
     await deleting.delete_queue(QUEUE)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(Nacked):
             await publishing
 

@@ -26,8 +26,8 @@ async def test_the_topology_is_read_as_pyrabbit2_reads_it(make_pool: Callable[..
         {
             "exchanges": peer.get_exchanges(vhost),
             "queues": peer.get_queues(vhost),
-            "bindings": [one for one in peer.get_bindings() if one["vhost"] == vhost],
-            "policies": [one for one in peer.get_all_policies() if one["vhost"] == vhost],
+            "bindings": [binding for binding in peer.get_bindings() if binding["vhost"] == vhost],
+            "policies": [policy for policy in peer.get_all_policies() if policy["vhost"] == vhost],
         }
     )
 

@@ -16,7 +16,7 @@ from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 
 #: Seconds that a request waits behind another
-WAIT = 0.3
+WAIT_SECONDS = 0.3
 #: It holds a request that names a file until the file is there.
 WORKER = """
 import os, pathlib, time
@@ -38,7 +38,7 @@ run(handle)
 def metrics(daemon: DaemonProcess) -> dict[tuple[str, ...], float]:
     """Return the value of each series of the daemon, by its name and the values of its labels."""
     families = text_string_to_metric_families(daemon.get("/metrics"))
-    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+    return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
 @pytest.mark.fast
@@ -58,7 +58,7 @@ def test_a_pool_counts_its_causes_and_measures_what_its_callers_wait_for(
         client.call("42", b"")
         calls = [client.submit("42", body) for body in (bytes(release), b"")]
         until(lambda: pool.depth(pool.names.request_queue("42")) == 2, what="a request behind another")
-        time.sleep(WAIT)
+        time.sleep(WAIT_SECONDS)
         release.touch()
         for call in calls:
             call.result()
@@ -73,6 +73,6 @@ def test_a_pool_counts_its_causes_and_measures_what_its_callers_wait_for(
     until(lambda: metrics(daemon)[exits, "exit"] == 2, what="two ends of workers")
     found = metrics(daemon)
     assert found["osrdyne_cold_start_seconds_count",] == 1
-    assert [found[requests, one] for one in ("ok", "error", "expired", "other")] == [4, 1, 0, 0]
-    assert (found[f"{queue}_count",], found[f"{queue}_sum",] >= WAIT) == (3, True)
+    assert [found[requests, outcome] for outcome in ("ok", "error", "expired", "other")] == [4, 1, 0, 0]
+    assert (found[f"{queue}_count",], found[f"{queue}_sum",] >= WAIT_SECONDS) == (3, True)
     assert (found[exits, "signal"], found[exits, "no-start"]) == (0, 0)

@@ -70,7 +70,7 @@ class RealBench:
 
     async def counted_queues(self) -> list[str]:
         rows = await asyncio.to_thread(self._api.get, "queues", self._vhost.name)
-        return sorted(one["name"] for one in rows if "messages" in one)
+        return sorted(row["name"] for row in rows if "messages" in row)
 
     async def restart(self) -> None:
         await asyncio.to_thread(self._vhost.broker.restart)

@@ -28,7 +28,7 @@ MakeClient = Callable[[Pool], ForeignClient]
 
 
 def request_queues(pool: Pool) -> set[str]:
-    return {one for one in pool.queues() if one.startswith(pool.names.request_queue_prefix)}
+    return {queue for queue in pool.queues() if queue.startswith(pool.names.request_queue_prefix)}
 
 
 @pytest.mark.fast
@@ -101,14 +101,14 @@ def test_what_the_broker_limits_is_what_is_declared_and_lint_says_what_is_missin
     connections = [pika.BlockingConnection(pika.URLParameters(pool.client_uri)) for _ in range(2)]
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         pika.BlockingConnection(pika.URLParameters(pool.client_uri))
-    for one in connections:
-        one.close()
+    for connection in connections:
+        connection.close()
     # A limit that is taken away, and one that is lowered, are found, by the daemon's own user.
     api = pool.broker.management
     api.delete("vhost-limits", pool.vhost, "max-connections")
     api.call("PUT", "vhost-limits", pool.vhost, "max-queues", body={"value": 7})
     found = osrdyne("lint", "--settings", str(settings), "--live", "--json")
-    findings = {one["object"]: one["rule"] for one in json.loads(found.out)["findings"]}
+    findings = {finding["object"]: finding["rule"] for finding in json.loads(found.out)["findings"]}
     assert findings == {
         "limit max-connections of the virtual host": "missing",
         "limit max-queues of the virtual host": "differs",
@@ -121,7 +121,7 @@ def test_limits_of_users_are_compared_where_users_are(make_pool: MakePool) -> No
     pool.broker.management.delete("user-limits", client, "max-channels")
 
     declared = topology(pool.settings, pool.users)
-    (found,) = [one for one in live_drift(pool, declared) if client in one.object]
+    (found,) = [finding for finding in live_drift(pool, declared) if client in finding.object]
 
     assert (found.rule, found.object) == ("differs", f"user {client}")
 
@@ -144,7 +144,7 @@ def test_a_key_for_which_the_virtual_host_has_no_room_says_so_and_gets_its_queue
     api.call("PUT", "vhost-limits", pool.vhost, "max-queues", body={"value": len(pool.queues())})
     waiting = client.send("42", b"x")
     until(
-        lambda: any("queue limit" in str(one["last_error"]) for one in daemon.status()["keys"]),
+        lambda: any("queue limit" in str(key["last_error"]) for key in daemon.status()["keys"]),
         what="the reason of the broker",
     )
     api.call("PUT", "vhost-limits", pool.vhost, "max-queues", body={"value": 1000})

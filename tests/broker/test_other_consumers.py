@@ -32,7 +32,11 @@ def test_another_consumer_gets_no_request_and_is_named_everywhere_until_it_ends(
     taken: list[bytes] = []
 
     def warnings() -> list[str]:
-        return [one for one in daemon.status()["warnings"] if one.startswith(f"{queue} is consumed by 2 connections (")]
+        return [
+            warning
+            for warning in daemon.status()["warnings"]
+            if warning.startswith(f"{queue} is consumed by 2 connections (")
+        ]
 
     def consumed() -> bool:
         found = pool.broker.management.get("consumers", pool.vhost)
@@ -46,17 +50,17 @@ def test_another_consumer_gets_no_request_and_is_named_everywhere_until_it_ends(
 
         answers = client.wait(*(client.send(f"key-{number}", b"x") for number in range(6)))
         other.process_data_events(0.1)
-        assert [one.status for one in answers] == ["ok"] * 6
+        assert [answer.status for answer in answers] == ["ok"] * 6
         assert taken == []
 
         until(lambda: bool(warnings()), what="a warning in the status")
         assert f'osrdyne_queues_with_other_consumers{{queue="{queue}"}} 1.0' in daemon.get("/metrics")
-        assert any(one["message"] == "a queue of the daemon has other consumers" for one in daemon.lines())
+        assert any(line["message"] == "a queue of the daemon has other consumers" for line in daemon.lines())
         found = json.loads(osrdyne(*lint).out)["findings"]
-        assert [(one["rule"], one["object"]) for one in found] == [("other-consumers", f"queue {queue}")]
+        assert [(finding["rule"], finding["object"]) for finding in found] == [("other-consumers", f"queue {queue}")]
         assert "warning: " in osrdyne("status", "--url", daemon.url).out.decode()
 
     until(lambda: not warnings(), what="no warning any more")
     assert "osrdyne_queues_with_other_consumers{" not in daemon.get("/metrics")
-    assert any(one["message"] == "a queue of the daemon has no other consumers any more" for one in daemon.lines())
+    assert any(line["message"] == "a queue of the daemon has no other consumers any more" for line in daemon.lines())
     assert osrdyne(*lint).code == 0

@@ -13,7 +13,7 @@ from osrdyne_amqp import Connection, Message
 from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import LIBRARY, SCRIPTED
 from tests.conftest import Vhost
 
@@ -56,7 +56,7 @@ def started(daemon: DaemonProcess) -> list[str]:
 
 @pytest.mark.parametrize(
     ("runner", "body"),
-    [(one, "hang") for one in ("thread", "threads", "crowded", "process", "coroutine", "untold")]
+    [(runner, "hang") for runner in ("thread", "threads", "crowded", "process", "coroutine", "untold")]
     + [("thread", "crash"), ("foreign", "crash")],
 )
 def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_are_answered(
@@ -94,8 +94,10 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     if body == "hang":
         uncounted = {1} if runner == "untold" else {0, 1}
         assert runs - (LIMIT + 1) in (uncounted if pool.broker.version == "4.3" else {0}), attempts
-        assert [one["x-event-time"] for one in attempts] == sorted(one["x-event-time"] for one in attempts)
-    had_it = {one["x-worker-id"] for one in attempts}
+        assert [attempt["x-event-time"] for attempt in attempts] == sorted(
+            attempt["x-event-time"] for attempt in attempts
+        )
+    had_it = {attempt["x-worker-id"] for attempt in attempts}
     if runner == "coroutine":
         assert (len(had_it), len(started(daemon))) == (1, 1), daemon.log()
     else:
@@ -128,8 +130,8 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     cancelled = asyncio.Event()
     await channel.consume("q", got.put_nowait, on_cancel=cancelled.set)
     await publisher.publish("", "q", b"late")
-    late = await asyncio.wait_for(got.get(), PATIENCE)
-    ends = [asyncio.ensure_future(one) for one in (cancelled.wait(), channel.wait_closed())]
+    late = await asyncio.wait_for(got.get(), PATIENCE_SECONDS)
+    ends = [asyncio.ensure_future(wait) for wait in (cancelled.wait(), channel.wait_closed())]
     await asyncio.wait(ends, timeout=60, return_when=asyncio.FIRST_COMPLETED)
     assert cancelled.is_set() or not channel.is_open
     if channel.is_open:
@@ -142,7 +144,7 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     await receiver.consume("q", taken.put_nowait, on_cancel=lambda: None)
     counts = {}
     for _ in range(2):
-        message = await asyncio.wait_for(taken.get(), PATIENCE)
+        message = await asyncio.wait_for(taken.get(), PATIENCE_SECONDS)
         counts[message.body] = (message.properties.headers or {}).get("x-acquired-count", 0)
         receiver.ack(message.delivery_tag)
     assert counts == {b"late": 1 if vhost.broker.version == "4.3" else 0, b"other": 0}

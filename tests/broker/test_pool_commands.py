@@ -84,11 +84,11 @@ class Site:
             channel.basic_publish("", queue, b"")
 
     def queues(self) -> list[str]:
-        return [one["name"] for one in self.api.get("queues", self.vhost.name)]
+        return [queue["name"] for queue in self.api.get("queues", self.vhost.name)]
 
     def close(self) -> None:
         """Users belong to the broker, and outlive the vhost."""
-        there = {one["name"] for one in self.api.get("users")}
+        there = {user["name"] for user in self.api.get("users")}
         for name in there & {*self.made, *dataclasses.astuple(Users.of(self.pool))}:
             self.api.delete("users", name)
 
@@ -127,7 +127,9 @@ def test_the_ansible_module_finds_nothing_to_do_after_apply(site: Site) -> None:
             "admin": broker.admin,
             "admin_password": broker.admin_password,
             "vhost": site.vhost.name,
-            "requests": [dataclasses.asdict(one) for one in management_json.requests(declared, site.vhost.name)],
+            "requests": [
+                dataclasses.asdict(request) for request in management_json.requests(declared, site.vhost.name)
+            ],
             "passwords": passwords,
             "password_hashes": passwords,
             "_ansible_check_mode": True,
@@ -299,7 +301,7 @@ def test_the_commands_of_the_page_do_what_it_says(site: Site) -> None:
         command, *words = (files.get(word, word) for word in shlex.split(line))
         done.append(site.remove(*words) if command == "remove" else site.run(command, *words))
 
-    assert [(line.split()[0], one.code) for line, one in zip(lines, done, strict=True)] == [
+    assert [(line.split()[0], done_.code) for line, done_ in zip(lines, done, strict=True)] == [
         ("diff", 1),
         ("apply", 0),
         ("remove", 0),

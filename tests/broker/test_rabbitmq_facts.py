@@ -18,7 +18,7 @@ from osrdyne_amqp import Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Returned
 from osrdyne_protocol.names import is_reply_address
 from testbed.amqp_1_0 import MAP, TRUE, UUID, Refused, Sender, compound, message, text
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
 
 pytestmark = pytest.mark.both_versions
@@ -410,7 +410,7 @@ async def test_line_breaks_are_stripped_from_the_name_of_a_queue(vhost: Vhost) -
     channel = await connection.channel(confirm=True)
     # Our channel refuses such a name; what is below it does not.
     channel._pika.queue_declare("a\r\nb", durable=True, arguments=QUORUM, callback=lambda _: None)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await channel.publish("", "ab", b"m", Properties(), mandatory=True)
     await connection.close()
 
@@ -430,7 +430,7 @@ def test_the_deaths_that_a_publisher_writes_are_replaced_by_the_brokers_own(
         _, properties, _ = take(channel, "dead", ack=True)
         assert {properties.headers[f"x-{which}-death-queue"] for which in ("first", "last")} == {"q"}
         assert {properties.headers[f"x-{which}-death-reason"] for which in ("first", "last")} == {"expired"}
-        assert [one["queue"] for one in properties.headers["x-death"]] == ["q"]
+        assert [death["queue"] for death in properties.headers["x-death"]] == ["q"]
 
 
 def test_the_first_death_that_a_publisher_writes_arrives_while_the_message_has_not_died(
@@ -453,13 +453,13 @@ async def test_a_broken_address_of_direct_reply_to_closes_the_connection_that_pu
     await caller.consume("q", asked.put_nowait, on_cancel=lambda: None)
     await caller.consume("amq.rabbitmq.reply-to", lambda _: None, on_cancel=lambda: None, no_ack=True)
     await caller.publish("", "q", b"", Properties(reply_to="amq.rabbitmq.reply-to"))
-    address = (await asyncio.wait_for(asked.get(), PATIENCE)).properties.reply_to
+    address = (await asyncio.wait_for(asked.get(), PATIENCE_SECONDS)).properties.reply_to
     # Given an address as the broker writes it, and as a client may write it
     assert is_reply_address(address)
     others = [forged(address, node) for node in (b"reply@1", b"reply@9999999999")]
     broken = "amq.rabbitmq.reply-to.g1h2AA.x"
     await caller.publish("", "q", b"", Properties(reply_to=broken))
-    assert (await asyncio.wait_for(asked.get(), PATIENCE)).properties.reply_to == broken
+    assert (await asyncio.wait_for(asked.get(), PATIENCE_SECONDS)).properties.reply_to == broken
 
     # When a reply goes to one that is broken
     answering = await Connection.open(vhost.amqp_uri(), name="answers")

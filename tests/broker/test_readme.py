@@ -19,7 +19,7 @@ import pytest
 import steps
 from testbed.foreign_client import ForeignClient
 from testbed.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import MINIMAL
 from tests.conftest import Vhost
 
@@ -76,7 +76,7 @@ class Shell:
 
     def run(self, command: str) -> str:
         log = self.folder / "output.log"
-        code = self.start(command, log).wait(timeout=PATIENCE)
+        code = self.start(command, log).wait(timeout=PATIENCE_SECONDS)
         assert code == 0, log.read_text()
         return log.read_text()
 
@@ -126,7 +126,7 @@ def daemon_log(shell: Shell) -> Iterator[Path]:
         assert process.poll() is None, log.read_text()
         yield log
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 0
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0
         pids = [int(pid) for pid in re.findall(r"worker started .*\bpid=(\d+)", log.read_text())]
         assert pids
         assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []

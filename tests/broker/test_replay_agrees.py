@@ -24,7 +24,7 @@ from testbed.waiting import until
 from testbed.workers import LIBRARY
 
 #: Seconds. A start may take longer than all of them; the key then steps down meanwhile, in the replay, too.
-UNBIND, STOP, DEBOUNCE = 2.0, 3.0, 0.2
+UNBIND_SECONDS, STOP_SECONDS, DEBOUNCE_SECONDS = 2.0, 3.0, 0.2
 #: After its last activity, a key is made active again; until then its queue is long deleted.
 AGAIN = 15.0
 ALWAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00"
@@ -62,7 +62,7 @@ class Witness:
 
         def seen() -> bool:
             self._take_in()
-            return sum(one[:2] == (key, event) for one in self.told) >= number
+            return sum(event_[:2] == (key, event) for event_ in self.told) >= number
 
         until(seen, every=0.01, what=f"{event} of {key}, {number} times")
 
@@ -77,7 +77,7 @@ class Witness:
     def starts(self, key: str) -> list[int]:
         """How long each start of a group took, in milliseconds."""
         began, served = (
-            [one[2] for one in self.told if one[:2] == (key, event)] for event in ("group-started", "started")
+            [event_[2] for event_ in self.told if event_[:2] == (key, event)] for event in ("group-started", "started")
         )
         return [max(1, after - before) for before, after in zip(began, served, strict=True)]
 
@@ -92,9 +92,9 @@ def witness(
     make_client: Callable[[Pool], ForeignClient],
 ) -> Iterator[Witness]:
     """Sees a pool from before its daemon starts. `warm` has a window that is always open, `again` a span."""
-    pool = make_pool(unbind_delay=UNBIND, stop_delay=STOP)
+    pool = make_pool(unbind_delay=UNBIND_SECONDS, stop_delay=STOP_SECONDS)
     witness = Witness(pool, make_client(pool))
-    daemon = make_daemon(pool, worker=LIBRARY, start=False, intervals={"debounce": DEBOUNCE})
+    daemon = make_daemon(pool, worker=LIBRARY, start=False, intervals={"debounce": DEBOUNCE_SECONDS})
     daemon.settings["pool"]["overrides"] = {"warm": {"warm": [ALWAYS]}, "again": {"prewarm": [[AGAIN, AGAIN + 60]]}}
     daemon.start()
     yield witness
@@ -116,19 +116,19 @@ def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool =
     takes = iter(starts)
     told: Iterator[PastEvent] = Replay(
         Circumstances(
-            delays=lambda key: Delays(UNBIND * 1000, STOP * 1000),
-            warm=Schedule({"warm": Delays(UNBIND, STOP, (ALWAYS,))} if warm else {}),
-            debounce=round(DEBOUNCE * 1000),
+            delays=lambda key: Delays(UNBIND_SECONDS * 1000, STOP_SECONDS * 1000),
+            warm=Schedule({"warm": Delays(UNBIND_SECONDS, STOP_SECONDS, (ALWAYS,))} if warm else {}),
+            debounce=round(DEBOUNCE_SECONDS * 1000),
             statistics_interval=round(STATISTICS_INTERVAL * 1000),
             start=lambda: next(takes),
             identity=lambda: "",
         )
     ).run(calls)
     result: list[tuple[str, str]] = []
-    for one in told:
-        if one.key == calls[-1].key:
-            result.append((one.key, one.event))
-            if one.event == end:
+    for event in told:
+        if event.key == calls[-1].key:
+            result.append((event.key, event.event))
+            if event.event == end:
                 break
     return result
 
@@ -150,9 +150,9 @@ def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witne
     # Then the replay's events do not show that there was no pool
     for key in ("often", "once"):
         mine = [call for call in witness.calls if call.key == key]
-        real = stories([one[:2] for one in witness.told if one[0] == key])
+        real = stories([event_[:2] for event_ in witness.told if event_[0] == key])
         assert real == stories(replayed(mine, witness.starts(key), "queue-deleted"))
-    real = stories([one[:2] for one in witness.told if one[0] == "warm"])
+    real = stories([event[:2] for event in witness.told if event[0] == "warm"])
     called = next(call for call in witness.calls if call.key == "warm")
     before = PastCall(called.time_ms - 10_000, "other")
     assert real == stories(replayed([before, called], [1, 1], "finished", warm=True))

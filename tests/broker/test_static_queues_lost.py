@@ -120,7 +120,7 @@ def test_lint_names_lost_queues_and_streams_with_their_mend_and_no_other(pool: P
     done = osrdyne(*words, "--json")
 
     assert done.code == 1
-    found = {(one["rule"], one["object"]): one["problem"] for one in json.loads(done.out)["findings"]}
+    found = {(finding["rule"], finding["object"]): finding["problem"] for finding in json.loads(done.out)["findings"]}
     assert found.keys() == {("lost", f"queue {name}") for name in ("core-dl", "core-req-42", "core-events")}
     assert "the daemon that leads deletes it and declares it again by itself" in found["lost", "queue core-req-42"]
     assert "osrdyne_mend_lost_queues=true" in found["lost", "queue core-dl"]
@@ -129,6 +129,6 @@ def test_lint_names_lost_queues_and_streams_with_their_mend_and_no_other(pool: P
     quorum = ("core-dl", "core-req-42")
     for name in quorum:
         mend(pool.broker, found["lost", f"queue {name}"])
-    until(lambda: not any(is_lost(pool.broker.management, pool.vhost, one) for one in quorum), what="their leaders")
+    until(lambda: not any(is_lost(pool.broker.management, pool.vhost, queue) for queue in quorum), what="their leaders")
     left = json.loads(osrdyne(*words, "--json").out)["findings"]
-    assert [one["object"] for one in left] == ["queue core-events"]
+    assert [finding["object"] for finding in left] == ["queue core-events"]

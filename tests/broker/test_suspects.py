@@ -14,7 +14,7 @@ import pytest
 
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import LIBRARY
 
 pytestmark = [pytest.mark.both_versions, pytest.mark.full]
@@ -59,7 +59,7 @@ class Replicas:
         for process in self._processes.values():
             process.terminate()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -80,8 +80,12 @@ def waits(client: ForeignClient, ids: list[str]) -> list[float]:
     """Return the seconds until each request was answered, from now on."""
     began, took = time.monotonic(), dict[str, float]()
     while len(took) < len(ids):
-        client.wait(next(one for one in ids if one not in took), timeout=120)
-        took |= {one: time.monotonic() - began for one in ids if one in client.answers and one not in took}
+        client.wait(next(request_id for request_id in ids if request_id not in took), timeout=120)
+        took |= {
+            request_id: time.monotonic() - began
+            for request_id in ids
+            if request_id in client.answers and request_id not in took
+        }
     return sorted(took.values())
 
 
@@ -141,7 +145,9 @@ def test_only_the_request_that_ends_workers_is_buried(
     # Then all good ones are answered, once, and the bad ones as such
     assert {answer.status for answer in client.wait(*culprits, timeout=120)} == {"delivery_limit"}
     assert client.ask(KEY, b"after").status == "ok"
-    assert {(len(client.answers[one]), client.answers[one][0].status) for one in good} == {(1, "ok")}
+    assert {(len(client.answers[request_id]), client.answers[request_id][0].status) for request_id in good} == {
+        (1, "ok")
+    }
     # And they alone are kept
     until(lambda: pool.depth(pool.names.poison_queue) == bad + 1, what="the copies")
     # And they ended as many workers as the limit allows, only the first of them beside others

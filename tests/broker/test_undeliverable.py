@@ -120,7 +120,10 @@ async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(
         peer.reply(second, b"answer")
         assert (await again).body == b"answer"
     # What stands before it is delivered to each connection, and is not a sign that the queue is good.
-    assert len([one for one in caplog.records if one.message.startswith("connection to the broker lost")]) <= CRASHES
+    assert (
+        len([record for record in caplog.records if record.message.startswith("connection to the broker lost")])
+        <= CRASHES
+    )
 
 
 def test_an_entry_of_the_poison_inventory_is_said_with_what_to_do(pool: Pool, tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ from testbed.waiting import until_async, until_in_thread
 T = TypeVar("T")
 
 #: Seconds of the calls here, and those that a loaded machine may take more than it should. Without bounds it was 10.
-SHORT, SLACK = 1.0, 2.5
+SHORT_SECONDS, SLACK_SECONDS = 1.0, 2.5
 #: Names of the faults of the way to the broker, and what a call then waits for.
 AWAY, HALF_OPEN = "away", "half-open"
 
 
 async def in_time(work: Awaitable[T], timeout: float) -> T:
     """Wait for what may take its timeout, and a second."""
-    async with asyncio.timeout(timeout + 1.0 + SLACK):
+    async with asyncio.timeout(timeout + 1.0 + SLACK_SECONDS):
         return await work
 
 
@@ -76,14 +76,14 @@ async def test_a_call_a_cast_and_the_end_of_a_client_take_their_time_and_no_more
     pool: Pool, way: Way, fault: str, wait: Wait
 ) -> None:
     await make_request_queue(pool, "42")
-    client = AsyncClient(way.client_uri, "core", timeout=SHORT)
+    client = AsyncClient(way.client_uri, "core", timeout=SHORT_SECONDS)
     await client.open()
     await client.cast("42", b"the key is proven")
     way.breaks(fault)
     await until_async(lambda: client.is_connected is (fault == HALF_OPEN))
     for send in (client.call, client.cast):
         with pytest.raises(CallTimeout) as caught:
-            await in_time(send("42", b""), SHORT)
+            await in_time(send("42", b""), SHORT_SECONDS)
         assert caught.value.wait is wait
     await in_time(client.close(), 0.0)
 
@@ -91,22 +91,22 @@ async def test_a_call_a_cast_and_the_end_of_a_client_take_their_time_and_no_more
 @faults
 async def test_the_same_holds_for_threads(pool: Pool, way: Way, fault: str, wait: Wait) -> None:
     await make_request_queue(pool, "42")
-    client = Client(way.client_uri, "core", timeout=SHORT)
+    client = Client(way.client_uri, "core", timeout=SHORT_SECONDS)
     await asyncio.to_thread(client.open)
     await asyncio.to_thread(client.cast, "42", b"the key is proven")
     way.breaks(fault)
     await until_async(lambda: client.is_connected is (fault == HALF_OPEN))
     with pytest.raises(CallTimeout) as caught:
-        await in_time(asyncio.to_thread(client.call, "42", b""), SHORT)
+        await in_time(asyncio.to_thread(client.call, "42", b""), SHORT_SECONDS)
     assert caught.value.wait is wait
     await in_time(asyncio.to_thread(client.close), 0.0)
 
 
 async def test_a_client_that_cannot_connect_says_so_in_time(way: Way) -> None:
     way.breaks(HALF_OPEN)
-    client = AsyncClient(way.client_uri, "core", connect_timeout=SHORT)
+    client = AsyncClient(way.client_uri, "core", connect_timeout=SHORT_SECONDS)
     with pytest.raises(OsrdyneError, match=r"no AMQP answer within 1 s"):
-        await in_time(client.open(), SHORT)
+        await in_time(client.open(), SHORT_SECONDS)
 
 
 @pytest.mark.parametrize("fault", [AWAY, HALF_OPEN])
@@ -132,13 +132,13 @@ async def test_a_worker_with_work_in_hand_ends_within_its_grace(pool: Pool, way:
         return b""
 
     stop = asyncio.Event()
-    worker = asyncio.create_task(serve(work, environment_of(pool, way), stop, grace=SHORT))
+    worker = asyncio.create_task(serve(work, environment_of(pool, way), stop, grace=SHORT_SECONDS))
     async with AsyncClient(pool.client_uri, "core") as client:
         await client.cast("42", b"")
     await began.wait()
     way.breaks(fault)
     stop.set()
-    await in_time(worker, SHORT)
+    await in_time(worker, SHORT_SECONDS)
 
 
 def environment_of(pool: Pool, way: Way) -> WorkerEnvironment:
@@ -163,7 +163,7 @@ async def command(uri: str, *words: str, timeout: float) -> Done:
 @pytest.mark.parametrize("fault", [AWAY, HALF_OPEN])
 async def test_a_call_by_command_ends_in_the_time_that_it_was_given(way: Way, fault: str) -> None:
     way.breaks(fault)
-    done = await command(way.client_uri, "call", "42", "--timeout", "1", timeout=SHORT)
+    done = await command(way.client_uri, "call", "42", "--timeout", "1", timeout=SHORT_SECONDS)
     assert done.code == 2
     assert fault == AWAY or "no AMQP answer within 1 s" in done.line
 
@@ -210,7 +210,7 @@ class Ill:
         """The broker's own process, which the tool keeps."""
         assert self._broker._process is not None
         found = psutil.Process(self._broker._process.pid).children(recursive=True)
-        return next(one for one in found if one.name() == "beam.smp")
+        return next(process for process in found if process.name() == "beam.smp")
 
 
 @asynccontextmanager
@@ -232,7 +232,7 @@ async def test_what_waits_for_an_ill_broker_ends_in_time_and_says_for_what(
     pool = Pool.on(private_broker, "/")
     await make_request_queue(pool, "42")
     uri = pool.client_uri
-    aio, threads = AsyncClient(uri, "core", timeout=SHORT), Client(uri, "core", timeout=SHORT)
+    aio, threads = AsyncClient(uri, "core", timeout=SHORT_SECONDS), Client(uri, "core", timeout=SHORT_SECONDS)
     await aio.open()
     await asyncio.to_thread(threads.open)
     await aio.cast("42", b"the key is proven")
@@ -245,19 +245,19 @@ async def test_what_waits_for_an_ill_broker_ends_in_time_and_says_for_what(
         return b""
 
     async with TcpProxy(private_broker.amqp_port) as proxy:
-        worker = asyncio.create_task(serve(work, environment_of(pool, Way(pool, proxy)), stop, grace=SHORT))
+        worker = asyncio.create_task(serve(work, environment_of(pool, Way(pool, proxy)), stop, grace=SHORT_SECONDS))
         await began.wait()
         async with ill(private_broker, fault):
             # In an alarm, the broker takes the first message of a connection, and then blocks that.
             for first in (aio.cast("42", b""), asyncio.to_thread(threads.cast, "42", b"")):
                 with suppress(CallTimeout):
-                    await in_time(first, SHORT)
+                    await in_time(first, SHORT_SECONDS)
             for send in (aio.call, aio.cast):
                 with pytest.raises(CallTimeout) as caught:
-                    await in_time(send("42", b""), SHORT)
+                    await in_time(send("42", b""), SHORT_SECONDS)
                 assert caught.value.wait is wait
             with pytest.raises(CallTimeout) as caught:
-                await in_time(asyncio.to_thread(threads.call, "42", b""), SHORT)
+                await in_time(asyncio.to_thread(threads.call, "42", b""), SHORT_SECONDS)
             assert caught.value.wait is wait
 
             done = await command(uri, "call", "42", "--timeout", "2", timeout=2.0)
@@ -268,7 +268,7 @@ async def test_what_waits_for_an_ill_broker_ends_in_time_and_says_for_what(
 
             hangs.set()  # its reply is not confirmed
             stop.set()
-            await in_time(worker, SHORT)
+            await in_time(worker, SHORT_SECONDS)
             await in_time(aio.close(), 0.0)
             await in_time(asyncio.to_thread(threads.close), 0.0)
 

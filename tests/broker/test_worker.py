@@ -23,7 +23,7 @@ from osrdyne_worker import Handler, Reject, Request, Requeue, WorkerEnvironment,
 from testbed.broker import Broker
 from testbed.peer import administrator, consuming, make_request_queue
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE, until_in_thread
+from testbed.waiting import PATIENCE_SECONDS, until_in_thread
 
 #: Reply queues: one that refuses more, one of the test's own, and one that is not there.
 FULL, MINE, GONE = (f"reply-test-{number:032x}" for number in range(3))
@@ -71,7 +71,7 @@ async def activity(pool: Pool, last: str) -> list[dict[str, Any]]:
     """The activity events up to the message with the first of type `last`."""
     events: list[dict[str, Any]] = []
     async with consuming(pool, pool.names.activity_queue) as listener:
-        while last not in [one["x-event"] for one in events]:
+        while last not in [event["x-event"] for event in events]:
             events += await listener.take_events()
     return events
 
@@ -187,7 +187,7 @@ async def test_an_answer_that_is_too_large_becomes_an_error_reply(pool: Pool, cl
 async def test_an_answer_that_the_broker_refuses_becomes_an_error_reply_and_harms_no_other_request(
     pool: Pool, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE", 0.05)
+    monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE_SECONDS", 0.05)
 
     def handle(request: Request) -> bytes:
         return bytes(int(request.body))
@@ -206,7 +206,7 @@ async def test_an_answer_that_the_broker_refuses_becomes_an_error_reply_and_harm
 async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE", 0.05)
+    monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE_SECONDS", 0.05)
     connection = await Connection.open(administrator(pool), name="test")
     channel = await connection.channel(confirm=True)
     # Given a caller whose reply queue is full
@@ -333,10 +333,10 @@ async def test_a_worker_reports_what_it_does(pool: Pool, client: AsyncClient) ->
             await client.call("other", b"", timeout=0.01)
         events = await activity(pool, "finished")
     events += await activity(pool, "stopping")
-    assert [one["x-event"] for one in events] == ["started", "request-received", "finished", "stopping"]
-    assert {(one["key"], one["x-worker-id"]) for one in events} == {("42", "w1")}
-    assert len({one["x-event-id"] for one in events}) == 4
-    assert all(isinstance(one["x-event-time"], int) for one in events)
+    assert [event["x-event"] for event in events] == ["started", "request-received", "finished", "stopping"]
+    assert {(event["key"], event["x-worker-id"]) for event in events} == {("42", "w1")}
+    assert len({event["x-event-id"] for event in events}) == 4
+    assert all(isinstance(event["x-event-time"], int) for event in events)
     received, finished = events[1], events[2]
     assert received["x-request-id"] == finished["x-request-id"] == reply.correlation_id
     assert finished["x-outcome"] == "ok"
@@ -357,12 +357,16 @@ async def test_events_of_a_burst_arrive_in_order_each_with_the_time_at_which_it_
             while len(told) < 41:
                 told += await listener.take_events()
     assert told.pop(0)["x-event"] == "started"
-    assert [one["x-event"] for one in told] == ["request-received", "finished"] * 20
-    assert [one["x-request-id"] for one in told[::2]] == [one["x-request-id"] for one in told[1::2]] == list(moments)
+    assert [event["x-event"] for event in told] == ["request-received", "finished"] * 20
+    assert (
+        [event["x-request-id"] for event in told[::2]]
+        == [event["x-request-id"] for event in told[1::2]]
+        == list(moments)
+    )
     # A request was received before its client had the reply, although most events left only later
-    for one in told[::2]:
-        began, ended = moments[one["x-request-id"]]
-        assert began <= one["x-event-time"] <= ended
+    for event in told[::2]:
+        began, ended = moments[event["x-request-id"]]
+        assert began <= event["x-event-time"] <= ended
 
 
 async def test_a_worker_that_stops_reports_all_that_it_finished_before_it_ends(pool: Pool, client: AsyncClient) -> None:
@@ -383,7 +387,7 @@ async def test_a_worker_that_stops_reports_all_that_it_finished_before_it_ends(p
     told: list[str] = []
     async with consuming(pool, pool.names.activity_queue) as listener:
         while told.count("finished") < 4:
-            told += [one["x-event"] for one in await listener.take_events()]
+            told += [event["x-event"] for event in await listener.take_events()]
     assert told[:5] == ["started", *["request-received"] * 4]
 
 
@@ -416,7 +420,7 @@ async def test_a_long_request_is_reported_alive_again_and_again(pool: Pool, clie
         events: list[str] = []
         async with consuming(pool, pool.names.activity_queue) as listener:
             while events.count("alive") < 3:
-                events += [one["x-event"] for one in await listener.take_events()]
+                events += [event["x-event"] for event in await listener.take_events()]
         release.set()
         await call
     assert events == ["started", "request-received", "alive", "alive", "alive"]
@@ -465,7 +469,9 @@ async def test_work_in_hand_outlives_a_lost_connection_and_is_not_done_twice(poo
         names = await until_in_thread(lambda: worker_connections(pool))
         for name in names:
             pool.broker.management.delete("connections", name)
-        await until_in_thread(lambda: [one for one in worker_connections(pool) if one not in names])
+        await until_in_thread(
+            lambda: [connection for connection in worker_connections(pool) if connection not in names]
+        )
         await until_in_thread(lambda: consumers(pool) == 1)
         release.set()
         # Then the work that was begun answers it
@@ -497,12 +503,12 @@ async def test_an_answer_found_while_the_connection_was_away_is_sent_when_the_re
 
 def worker_connections(pool: Pool) -> list[str]:
     found = pool.broker.management.get("vhosts", pool.vhost, "connections")
-    return [one["name"] for one in found if one.get("user") == pool.users.worker]
+    return [connection["name"] for connection in found if connection.get("user") == pool.users.worker]
 
 
 def consumers(pool: Pool) -> int:
     found = pool.broker.management.get("consumers", pool.vhost)
-    return sum(one["queue"]["name"] == pool.names.request_queue("42") for one in found)
+    return sum(consumer["queue"]["name"] == pool.names.request_queue("42") for consumer in found)
 
 
 @pytest.mark.both_versions
@@ -558,15 +564,15 @@ async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_
     assert worker.stdout is not None
     # Given one request in hand and three prefetched
     calls = [asyncio.create_task(client.call("42", b"%d" % n, headers={"seconds": "3"})) for n in range(4)]
-    assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE) == b"0\n"
+    assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS) == b"0\n"
     # When it gets the signal to stop
     worker.send_signal(signal.SIGTERM)
-    output, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
+    output, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
     # Then it answered the one, began no other, and returned as it should
     assert (worker.returncode, output, errors_text) == (0, b"ended\n", b"")
     assert (await calls[0]).body == b"0"
     assert not any(call.done() for call in calls[1:])
-    events = [one["x-event"] for one in await activity(pool, "finished")]
+    events = [event["x-event"] for event in await activity(pool, "finished")]
     assert "stopping" in events
     # And the rest is served by the next worker, on 4.3 without having been counted as failed. On 4.0 they are suspects
     # for that, and all but the one that is run first are given back once more.
@@ -586,9 +592,9 @@ async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, c
     worker = await start_worker(environment_of(pool, "42"), script=SLOW_WORKER.replace("grace=10", "grace=0.2"))
     assert worker.stdout is not None
     call = asyncio.create_task(client.call("42", b"long", headers={"seconds": "60"}))
-    assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE) == b"long\n"
+    assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE_SECONDS) == b"long\n"
     worker.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(worker.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(worker.wait(), PATIENCE_SECONDS) == 0
     async with working(pool, echo):
         assert (await call).body == b"long"
     await worker.communicate()
@@ -597,7 +603,7 @@ async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, c
 async def test_a_worker_that_may_not_log_in_says_so_and_exits(pool: Pool) -> None:
     uri = pool.broker.amqp_uri(pool.users.worker, "secret-2", pool.vhost)
     worker = await start_worker(environment_of(pool, "42", amqp_uri=uri))
-    _, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
+    _, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
     assert worker.returncode == os.EX_NOPERM
     assert b"check user name and password" in errors_text
     assert b"secret-2" not in errors_text
@@ -606,7 +612,7 @@ async def test_a_worker_that_may_not_log_in_says_so_and_exits(pool: Pool) -> Non
 
 async def test_a_worker_without_its_variables_names_them(tmp_path: Path) -> None:
     worker = await start_worker(None)
-    _, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
+    _, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
     assert worker.returncode == os.EX_CONFIG
     assert b"WORKER_ID" in errors_text
     assert b"Traceback" not in errors_text

@@ -91,7 +91,7 @@ def fates(broker: Broker, declared: Iterable[Declared], killed_at: float) -> lis
     """Find out what became of queues once the broker has started again."""
     channel = open_channel(broker)
     try:
-        return [Fate(one.name, killed_at - one.at, fate_of(broker, channel, one.name)) for one in declared]
+        return [Fate(queue.name, killed_at - queue.at, fate_of(broker, channel, queue.name)) for queue in declared]
     finally:
         close(channel)
 
@@ -106,7 +106,7 @@ def fate_of(broker: Broker, channel: BlockingChannel, name: str) -> str:
             found = members(broker, name)
         except ManagementRefused as error:
             return GONE if error.status == 404 else None
-        if any(one.state == "leader" for one in found):
+        if any(member.state == "leader" for member in found):
             return WELL
         since = (since or time.monotonic()) if quorum.never_led(found) else None
         return LOST if since and time.monotonic() - since > 2 else None

@@ -55,7 +55,7 @@ def measure(broker: Broker) -> list[Measured]:
     broker.restart()
     found.append(Measured("after another restart: the status API", *timed(lambda: _shown(broker, names[5]))))
     found.append(Measured("ra:trigger_election", *timed(lambda: trigger_election(broker, names[5]))))
-    until(lambda: any(one.state == "leader" for one in members(broker, names[5])), what="a leader")
+    until(lambda: any(member.state == "leader" for member in members(broker, names[5])), what="a leader")
     found.append(Measured("publish after that", *_on(broker, lambda channel: _publish(channel, names[5]))))
     return found
 

@@ -18,7 +18,7 @@ from tests.broker_facts.fates import QUORUM, WELL, Declared, Fate, close, declar
 #: Old queues that are there to be used up: deleted one by one, published to, asked for.
 OLD = 300
 #: Seconds between two actions of a load: less than the half second after which the broker writes a register at rest.
-PACE = 0.15
+PACE_SECONDS = 0.15
 
 
 @dataclass
@@ -73,7 +73,7 @@ def kill_after(rig: Rig, load: str, age: float) -> Round:
     until = one.at + age
     while (left := until - time.monotonic()) > 0:
         ACTIONS[load](rig, channel, one.name)
-        time.sleep(min(PACE, left))
+        time.sleep(min(PACE_SECONDS, left))
     return Round(load, _killed(rig, [one]))
 
 
@@ -102,7 +102,7 @@ def kill_among_declares(rig: Rig, declarers: int, pause: float) -> Round:
     ended.set()
     for thread in threads:
         thread.join()
-    confirmed = [one for one in made if one.at < killed_at]
+    confirmed = [queue for queue in made if queue.at < killed_at]
     load = f"{declarers} declare, each every {pause:g} s" if pause else f"{declarers} declare, as fast as they can"
     return Round(load, _killed(rig, confirmed, killed_at))
 
@@ -164,7 +164,7 @@ def keep(broker: Broker, number: int) -> list[str]:
 def not_well(broker: Broker, names: list[str]) -> list[str]:
     """Wait until it is clear what became of these queues; return those that are not well, and how they are."""
     found = fates(broker, [Declared(name, 0.0) for name in names], 0.0)
-    return [f"{one.name} {one.fate}" for one in found if one.fate != WELL]
+    return [f"{queue.name} {queue.fate}" for queue in found if queue.fate != WELL]
 
 
 def _killed(rig: Rig, declared: list[Declared], killed_at: float | None = None) -> list[Fate]:

@@ -41,9 +41,9 @@ def main() -> int:
     sections = _cluster(arguments) if arguments.cluster else _single(arguments)
     report: dict[str, Any] = {"version": arguments.version, "nodes": 3 if arguments.cluster else 1}
     for title, found in sections:
-        report[title] = [dataclasses.asdict(one) for one in found]
+        report[title] = [dataclasses.asdict(fate) for fate in found]
         if not arguments.json:
-            print(f"\n{title}", *(f"  {line(one)}" for one in found), sep="\n", flush=True)
+            print(f"\n{title}", *(f"  {line(fate)}" for fate in found), sep="\n", flush=True)
     if arguments.json:
         print(json.dumps(report, indent=2))
     return 0
@@ -57,11 +57,15 @@ def _single(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Any]]]:
         yield "Killed, nothing else goes on", _say(kills.kill_after(rig, "nothing", age) for age in ages)
         for load in [*kills.ACTIONS][1:]:
             yield f"Killed, meanwhile {load}", _say(kills.kill_after(rig, load, age) for age in AGES)
-        among = (kills.kill_among_declares(rig, *one) for one in DECLARERS for _ in range(2))
+        among = (kills.kill_among_declares(rig, *declarer) for declarer in DECLARERS for _ in range(2))
         yield "Killed among declares", _say(among)
         yield "Killed after recreations", _say(kills.kill_after_recreations(rig) for _ in range(3))
         sorts = [(recreated, fresh) for recreated in (False, True) for fresh in (False, True)]
-        thrown = (kills.kill_after_a_throwaway(rig, recreated=one, fresh=two) for one, two in sorts for _ in range(3))
+        thrown = (
+            kills.kill_after_a_throwaway(rig, recreated=recreated, fresh=two)
+            for recreated, two in sorts
+            for _ in range(3)
+        )
         yield "Killed after a throwaway queue was declared and deleted", _say(thrown)
         yield "Stopped", _say(kills.stop_after_a_declare(rig) for _ in range(3))
         yield "Restarts and kills, watched through the status API", _say(_watched_restarts(broker))
@@ -95,9 +99,9 @@ def _cluster(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Any]]]:
 def _say(found: Any) -> list[Any]:
     """Gather what is found, and say it as it comes."""
     gathered = []
-    for one in found:
-        print(line(one), file=sys.stderr, flush=True)
-        gathered.append(one)
+    for fate in found:
+        print(line(fate), file=sys.stderr, flush=True)
+        gathered.append(fate)
     return gathered
 
 
@@ -124,8 +128,8 @@ def line(one: object) -> str:
 def _summary(fates: list[Fate]) -> str:
     if len(fates) == 1:
         return f"{fates[0].age:.2f} s old, {fates[0].fate}"
-    sorts = sorted({one.fate for one in fates})
-    ages = {sort: [one.age for one in fates if one.fate == sort] for sort in sorts}
+    sorts = sorted({fate.fate for fate in fates})
+    ages = {sort: [fate.age for fate in fates if fate.fate == sort] for sort in sorts}
     return ", ".join(
         f"{len(found)} {sort} ({min(found):.2f} to {max(found):.2f} s old)" for sort, found in ages.items()
     )

@@ -59,7 +59,7 @@ def look(broker: Broker, queue: str) -> str:
         found = members(broker, queue)
     except (ManagementRefused, OSError) as error:
         return str(error)
-    return ", ".join(f"{one.state} {one.term}/{one.last_index}" for one in found)
+    return ", ".join(f"{member.state} {member.term}/{member.last_index}" for member in found)
 
 
 def without_majority(cluster: BrokerCluster, patience: float = 150.0) -> list[Measured]:

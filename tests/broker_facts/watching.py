@@ -30,7 +30,7 @@ class Seen:
 
     def longest(self) -> float | None:
         """Seconds of the longest spell, None where there was none."""
-        return max((spell for one in self.spells.values() for spell in one), default=None)
+        return max((spell for spells in self.spells.values() for spell in spells), default=None)
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def _sample(broker: Broker, queue: str) -> tuple[str, bool]:
         return f"HTTP {error.status}", False
     except OSError:
         return "no answer", False
-    shown = [f"{one.state}{' in term 0' if one.term == 0 else ''}" for one in found]
+    shown = [f"{member.state}{' in term 0' if member.term == 0 else ''}" for member in found]
     return " + ".join(sorted(shown)), quorum.never_led(found)
 
 

@@ -24,7 +24,7 @@ OF_THIS_MACHINE = ("noop", "subprocess")
 
 
 def of(subjects: list[type[Subject]]) -> list[Any]:
-    return [pytest.param(one, marks=marks(one.name), id=one.name) for one in subjects]
+    return [pytest.param(subject, marks=marks(subject.name), id=subject.name) for subject in subjects]
 
 
 def marks(driver: str) -> list[pytest.MarkDecorator]:
@@ -37,9 +37,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Builds the engines of the tests that were chosen, before any of these has its time limit."""
     if not session.config.option.collectonly:
         chosen = {mark.args[0] for item in session.items for mark in item.iter_markers("xdist_group") if mark.args}
-        for one in SUBJECTS:
-            if one.name in chosen:
-                one.prepare()
+        for each_subject in SUBJECTS:
+            if each_subject.name in chosen:
+                each_subject.prepare()
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +67,7 @@ async def subject(
     await made.clean_up()
 
 
-@pytest.fixture(params=of([one for one in SUBJECTS if one.owns_workers]))
+@pytest.fixture(params=of([subject for subject in SUBJECTS if subject.owns_workers]))
 async def owning(
     request: pytest.FixtureRequest, engine_of: Callable[[type[Subject]], Any], tmp_path: Path
 ) -> AsyncIterator[Owning]:

@@ -17,7 +17,7 @@ from typing import Any
 from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
 from osrdyne.errors import DriverError
 from osrdyne_pool.settings import PoolSettings
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.hard_keys import KEYS
 
 URI = "amqp://worker:pass-word-of-the-workers@broker.invalid/vhost"
@@ -32,7 +32,7 @@ async def states(of: SystemdDriver) -> dict[str, str]:
 
 
 async def until_all(of: SystemdDriver, state: str | None) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         wanted = {} if state is None else dict.fromkeys(KEYS, state)
         while await states(of) != wanted:  # noqa: ASYNC110 -- systemd sets no event of ours
             await asyncio.sleep(0.05)
@@ -48,7 +48,7 @@ async def life(place: UnitPlace) -> dict[str, Any]:
     second = driver(place)
     await until_all(second, "running")
     await second.start("crash")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for change in second.changes():
             if change.error is not None:
                 error = change.error
@@ -56,7 +56,7 @@ async def life(place: UnitPlace) -> dict[str, Any]:
     for key in (*KEYS, "crash"):
         await second.stop(key)
     await until_all(second, None)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while _files(place):  # noqa: ASYNC110 -- systemd sets no event of ours
             await asyncio.sleep(0.05)
     await second.close()

@@ -15,7 +15,7 @@ from osrdyne_pool.topology import milliseconds
 from osrdyne_protocol import names
 from osrdyne_protocol.keys import digest
 from osrdyne_protocol.names import PoolNames
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed, next_change
 from tests.hard_keys import KEYS
 
@@ -53,7 +53,7 @@ async def test_changes_end_when_the_driver_is_closed(subject: Subject) -> None:
     reading = asyncio.create_task(read())
     await asyncio.sleep(0)
     await driver.close()
-    assert await asyncio.wait_for(reading, PATIENCE) == []
+    assert await asyncio.wait_for(reading, PATIENCE_SECONDS) == []
 
 
 # -- every driver that owns its workers
@@ -194,7 +194,7 @@ async def test_a_failing_key_is_reported_and_harms_no_other(owning: Owning) -> N
 
 async def next_end(driver: Driver, key: str, how: How) -> Change:
     """Return the next end of this kind: a busy engine may report others for a moment."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for change in driver.changes():
             if change.key == key and change.end is not None and change.end.how is how:
                 return change

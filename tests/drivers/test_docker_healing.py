@@ -96,7 +96,7 @@ async def test_an_end_that_no_daemon_saw_is_reported_by_the_next(dockerd: Docker
     await dockerd.kill("a")
 
     async def ended() -> bool:
-        return [one["State"]["Status"] for one in await dockerd.containers("a")] == ["exited"]
+        return [container["State"]["Status"] for container in await dockerd.containers("a")] == ["exited"]
 
     await until_async(ended)
     driver = dockerd.driver_of(NEVER)
@@ -119,7 +119,7 @@ async def test_a_container_that_was_created_but_not_started_is_started(dockerd: 
     driver = dockerd.driver()
     await driver.start("a")
     await dockerd.until_running(driver, "a")
-    assert [one["Id"] for one in await dockerd.containers("a")] == [left]
+    assert [container["Id"] for container in await dockerd.containers("a")] == [left]
 
 
 async def test_one_whose_log_has_no_limit_is_made_again(dockerd: DockerSubject) -> None:
@@ -137,7 +137,7 @@ async def test_one_from_another_template_is_made_again(dockerd: DockerSubject) -
     driver = dockerd.driver(template="b")
     await driver.start("a")
     assert (await listed(driver))["a"].template == driver.template
-    assert left not in [one["Id"] for one in await dockerd.containers("a")]
+    assert left not in [container["Id"] for container in await dockerd.containers("a")]
 
 
 async def test_one_whose_key_is_not_wanted_is_removed_at_the_next_listing(dockerd: DockerSubject) -> None:

@@ -37,7 +37,7 @@ async def over_tcp(dockerd: DockerSubject) -> AsyncIterator[int]:
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_unix_connection(socket)
-        tasks.update(asyncio.create_task(one) for one in (pump(reader, back), pump(there, writer)))
+        tasks.update(asyncio.create_task(stream) for stream in (pump(reader, back), pump(there, writer)))
 
     server = await asyncio.start_server(relay, "127.0.0.1")
     try:

@@ -101,7 +101,7 @@ async def test_a_container_that_stopped_while_no_daemon_ran_is_removed(dockerd: 
     await former.close()
 
     async def ended() -> bool:
-        return [one["State"]["Status"] for one in await dockerd.containers("busy")] == ["exited"]
+        return [container["State"]["Status"] for container in await dockerd.containers("busy")] == ["exited"]
 
     await until_async(ended)
     driver = dockerd.driver()
@@ -114,7 +114,7 @@ async def test_a_worker_that_waits_for_its_restart_is_stopped_too(dockerd: Docke
     await driver.start("crash")
 
     async def waits() -> bool:
-        return [one["State"]["Status"] for one in await dockerd.containers("crash")] == ["restarting"]
+        return [container["State"]["Status"] for container in await dockerd.containers("crash")] == ["restarting"]
 
     await until_async(waits)
     await driver.stop("crash")

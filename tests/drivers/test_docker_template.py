@@ -97,7 +97,11 @@ async def test_labels_say_whose_a_container_is_and_its_name_reads_well(dockerd: 
 
 async def test_a_worker_reads_its_address_from_a_file_that_follows_the_daemons(dockerd: DockerSubject) -> None:
     container = await started(dockerd, {})
-    assert not [one for one in container["Config"]["Env"] if PASSWORD in one or one.startswith("WORKER_AMQP_URI=")]
+    assert not [
+        variable
+        for variable in container["Config"]["Env"]
+        if PASSWORD in variable or variable.startswith("WORKER_AMQP_URI=")
+    ]
     assert "WORKER_AMQP_URI_FILE=/run/osrdyne/worker-uri" in container["Config"]["Env"]
     # A new password, as a whole: another file is renamed over the old one
     new = dockerd.directory / "new"

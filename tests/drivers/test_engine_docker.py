@@ -10,7 +10,7 @@ import pytest
 
 from testbed.docker import _as_root
 from testbed.own_dockerd import clear
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.full
 
@@ -49,7 +49,7 @@ def test_what_an_engine_has_left_is_ended_unmounted_and_removed(
 ) -> None:
     clear(folder)
 
-    assert shim.wait(timeout=PATIENCE) == -9
+    assert shim.wait(timeout=PATIENCE_SECONDS) == -9
     assert not folder.exists()
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert other.poll() is None

@@ -72,10 +72,10 @@ def deployment(namespace: str, name: str, *, replicas: int = 1, **more: Any) -> 
 
 def roll_out(cluster: Cluster, namespace: str, *objects: Object) -> None:
     cluster.apply(*objects)
-    for one in objects:
-        if one["kind"] == "Deployment":
+    for manifest in objects:
+        if manifest["kind"] == "Deployment":
             cluster.kubectl(
-                "-n", namespace, "rollout", "status", f"deployment/{one['metadata']['name']}", "--timeout=60s"
+                "-n", namespace, "rollout", "status", f"deployment/{manifest['metadata']['name']}", "--timeout=60s"
             )
 
 

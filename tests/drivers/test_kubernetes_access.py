@@ -142,7 +142,7 @@ def without(kube: KubernetesSubject, resource: str, verb: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("resource", "verb"), sorted(one for one in rules() if not one[0].startswith("scaledobjects")), ids=str
+    ("resource", "verb"), sorted(rule for rule in rules() if not rule[0].startswith("scaledobjects")), ids=str
 )
 async def test_no_right_can_be_taken_away(
     kube: KubernetesSubject, resource: str, verb: str, caplog: pytest.LogCaptureFixture
@@ -158,7 +158,7 @@ async def test_no_right_can_be_taken_away(
             await driver.stop("a")
         except DriverError as error:
             said += str(error)
-        said += "".join(getattr(one, "reason", "") for one in caplog.records)
+        said += "".join(getattr(record, "reason", "") for record in caplog.records)
         if f"cannot {verb} resource" in said:
             return
         await asyncio.sleep(0.1)

@@ -67,7 +67,7 @@ async def test_each_exit_is_reported_once(kube: KubernetesSubject) -> None:
     driver = kube.driver()
     await driver.start("crash")
     told = [await kube.error(driver, "crash") for _ in range(2)]
-    assert all("worker ended with status 3" in one for one in told), told
+    assert all("worker ended with status 3" in line for line in told), told
     [pod] = kube.pods("crash")
     assert pod["status"]["containerStatuses"][0]["restartCount"] >= 1
     # And one that another daemon has told is told by the next only while it lasts

@@ -11,7 +11,7 @@ from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.kubernetes.api import Api
 from osrdyne.drivers.kubernetes.manifests import POOL_LABEL
 from osrdyne_protocol import names
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
 
@@ -60,20 +60,20 @@ async def test_all_that_the_template_says_reaches_the_pod(kube: KubernetesSubjec
     assert contains(made["spec"], {**template["spec"], "template": {}})
     pods = kube.pods("a")
     assert len(pods) == 2
-    for one in pods:
-        assert one["metadata"]["labels"]["tier"] == "back"
-        assert one["metadata"]["annotations"]["scrape"] == "yes"
-        assert one["metadata"]["annotations"]["osrdyne/key"] == "a"
+    for each_pod in pods:
+        assert each_pod["metadata"]["labels"]["tier"] == "back"
+        assert each_pod["metadata"]["annotations"]["scrape"] == "yes"
+        assert each_pod["metadata"]["annotations"]["osrdyne/key"] == "a"
         declared = {**pod["spec"], "containers": [], "volumes": []}
-        assert contains(one["spec"], declared)
-        assert contains(one["spec"]["containers"][0], {**pod["spec"]["containers"][0], "env": []})
-        assert pod["spec"]["volumes"][0] in one["spec"]["volumes"]
+        assert contains(each_pod["spec"], declared)
+        assert contains(each_pod["spec"]["containers"][0], {**pod["spec"]["containers"][0], "env": []})
+        assert pod["spec"]["volumes"][0] in each_pod["spec"]["volumes"]
     # And each worker has its pod's name, and may refer to its variables
     environments = await kube.environments("a")
-    assert {one["WORKER_ID"] for one in environments} == {one["metadata"]["name"] for one in pods}
-    for one in environments:
-        assert one["GREETING"] == f"I serve a as {one['WORKER_ID']}"
-        assert one["MODEL"] == "small"
+    assert {environment["WORKER_ID"] for environment in environments} == {pod["metadata"]["name"] for pod in pods}
+    for environment in environments:
+        assert environment["GREETING"] == f"I serve a as {environment['WORKER_ID']}"
+        assert environment["MODEL"] == "small"
 
 
 def contains(found: Any, declared: Any) -> bool:
@@ -81,7 +81,7 @@ def contains(found: Any, declared: Any) -> bool:
     if isinstance(declared, dict):
         return all(name in found and contains(found[name], value) for name, value in declared.items())
     if isinstance(declared, list):
-        return all(any(contains(one, wanted) for one in found) for wanted in declared)
+        return all(any(contains(deployment, wanted) for deployment in found) for wanted in declared)
     return bool(found == declared)
 
 
@@ -89,7 +89,7 @@ async def test_a_key_of_any_characters_reaches_its_worker(kube: KubernetesSubjec
     driver = kube.driver()
     await asyncio.gather(*(driver.start(key) for key in ODD_KEYS))
     await kube.until_running(driver, *ODD_KEYS)
-    assert {key: [one["WORKER_KEY"] for one in await kube.environments(key)] for key in ODD_KEYS} == {
+    assert {key: [environment["WORKER_KEY"] for environment in await kube.environments(key)] for key in ODD_KEYS} == {
         key: [key] for key in ODD_KEYS
     }
 
@@ -112,7 +112,7 @@ async def test_looking_at_groups_asks_the_cluster_nothing(
     for _ in range(100):
         await driver.list()
     # One request a start. Listings and watches: two each, and one more whenever the API server ends a watch.
-    assert [one for one in asked if one != "GET"] == ["PATCH"] * 3
+    assert [method for method in asked if method != "GET"] == ["PATCH"] * 3
     assert len(asked) < 50
 
 
@@ -138,9 +138,9 @@ async def test_the_replica_count_is_written_only_by_its_owner(kube: KubernetesSu
     assert await kube.workers("a") == before
     made = kube.get("deployment", kube.group("a"), "--show-managed-fields")
     assert made["spec"]["replicas"] == 3
-    for one in made["metadata"]["managedFields"]:
-        if one["manager"] == "osrdyne":
-            assert "f:replicas" not in one["fieldsV1"]["f:spec"]
+    for field in made["metadata"]["managedFields"]:
+        if field["manager"] == "osrdyne":
+            assert "f:replicas" not in field["fieldsV1"]["f:spec"]
 
 
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
@@ -151,7 +151,7 @@ async def test_a_change_of_the_number_of_workers_is_reported(kube: KubernetesSub
     await kube.ready(driver, "a")
     kube.kubectl("scale", "deployment", kube.group("a"), "--replicas=2")
     changes = aiter(driver.changes())
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await listed(driver))["a"].workers != 2:
             assert (await anext(changes)).key == "a"
 
@@ -208,7 +208,7 @@ async def test_of_two_deployments_of_a_key_the_one_that_an_earlier_version_named
     async def alone() -> bool:
         assert [group.template for group in await driver.list()] == [driver.template]
         found = kube.get("deployments", "-l", f"{POOL_LABEL}={kube.pool}")["items"]
-        return [one["metadata"]["name"] for one in found] == [kube.group("a")]
+        return [deployment["metadata"]["name"] for deployment in found] == [kube.group("a")]
 
     await until_async(alone)
     await kube.until_running(driver, "a")

@@ -21,9 +21,9 @@ from osrdyne.drivers.kubernetes import api
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.errors import DriverError, is_away
 from osrdyne_protocol.errors import SettingsError
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.drivers.subjects.base import listed
-from tests.drivers.subjects.kubernetes import NAMESPACE, TIMEOUT, KubernetesSubject
+from tests.drivers.subjects.kubernetes import NAMESPACE, TIMEOUT_SECONDS, KubernetesSubject
 
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
@@ -88,7 +88,7 @@ def kubeconfig(kube: KubernetesSubject, **changes: Any) -> Path:
     return path
 
 
-def limit(driver: KubernetesDriver, seconds: float = TIMEOUT) -> None:
+def limit(driver: KubernetesDriver, seconds: float = TIMEOUT_SECONDS) -> None:
     """Let calls of a driver take so long from now on: what must succeed gets the time of a busy machine."""
     driver._timeout = driver._api._timeout = seconds
 
@@ -130,7 +130,7 @@ async def test_while_the_api_server_is_away_every_call_says_so_and_then_all_is_a
     # Then it is seen when the API server is back, and no worker was restarted
     limit(driver)
     await relay.open()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await driver_sees(driver) == {"stays"}
     assert (await listed(driver))["stays"].state is GroupState.RUNNING
     assert await kube.workers("stays") == before
@@ -151,7 +151,7 @@ async def test_a_killed_api_server_costs_no_worker_and_is_found_again(kube: Kube
         await until_async(away)
     finally:
         kube.cluster.start_again("api-server")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await driver_sees(driver) == {"a"}
     assert await kube.workers("a") == before
     await driver.start("b")

@@ -23,7 +23,7 @@ from osrdyne_protocol import names
 from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE, until, until_async
+from testbed.waiting import PATIENCE_SECONDS, until, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject, Manifest
 from tests.drivers.subjects.kubernetes_pool import PodPool
@@ -68,7 +68,7 @@ SCALED_OBJECT: Manifest = {
 
 def hpa(kube: KubernetesSubject, key: str) -> Manifest | None:
     found = kube.get("hpa", "-l", f"osrdyne/pool={kube.pool}")["items"]
-    return next((one for one in found if one["metadata"]["name"] == kube.group(key)), None)
+    return next((deployment for deployment in found if deployment["metadata"]["name"] == kube.group(key)), None)
 
 
 async def test_an_autoscaler_comes_after_the_deployment_and_goes_before_it(
@@ -130,7 +130,7 @@ async def test_an_autoscaler_that_others_delete_is_made_again(kube: KubernetesSu
     await kube.ready(driver, "a")
     before = await kube.workers("a")
     kube.kubectl("delete", "hpa", kube.group("a"))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await anext(aiter(driver.changes())) == Change("a")
 
     async def back() -> bool:
@@ -248,7 +248,7 @@ def test_keda_scales_a_group_with_its_queue_and_never_takes_the_last_worker(scal
             ids = [client.send(key, b"sleep:1") for _ in range(40)]
             # Then there are more workers, and all is answered once
             until(lambda: 4 in replicas.seen, what="as many workers as the ScaledObject allows")
-            assert {answer.status for answer in client.wait(*ids, timeout=PATIENCE)} == {"ok"}
+            assert {answer.status for answer in client.wait(*ids, timeout=PATIENCE_SECONDS)} == {"ok"}
             assert max(replicas.seen) == 4
             # And one when all is done
             until(lambda: replicas.seen[-1] == 1, what="the last worker alone")
@@ -261,7 +261,7 @@ def test_keda_scales_a_group_with_its_queue_and_never_takes_the_last_worker(scal
             quiet = time.monotonic() + 5
             until(lambda: time.monotonic() > quiet)
         assert min(replicas.seen) == 1
-        assert all(len(client.answers[one]) == 1 for one in [*ids, *slow])
+        assert all(len(client.answers[request_id]) == 1 for request_id in [*ids, *slow])
     finally:
         client.close()
 

@@ -17,7 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.broker import Broker
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.conftest import Vhost
 
 WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).parents[2] / "lab/testbed/minimal_worker.py"))
@@ -122,7 +122,7 @@ def test_sigterm_ends_it_with_status_0_and_leaves_its_queue_to_others(
     ask(channel, b"hello", "one")
     take(channel, "replies")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=PATIENCE) == 0
+    assert worker.wait(timeout=PATIENCE_SECONDS) == 0
     again = channel.queue_declare(POOL.request_queue("a/b"), passive=True).method
     assert (again.consumer_count, again.message_count) == (0, 0)
 
@@ -149,7 +149,7 @@ def test_it_ends_on_sigterm_while_no_broker_is_there(start: Start) -> None:
     while not int(status.read_text().partition("SigCgt:\t")[2][:16], 16) & 1 << (signal.SIGTERM - 1):
         assert worker.poll() is None
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=PATIENCE) == 0
+    assert worker.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 def test_a_thousand_of_it_fit_into_the_memory_of_a_small_machine(

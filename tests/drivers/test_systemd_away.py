@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from osrdyne.errors import DriverError, is_away
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.systemd import SystemdSubject
 
@@ -91,7 +91,7 @@ async def test_a_lost_bus_is_reported_once_and_what_was_missed_is_reported_by_th
     reading = asyncio.create_task(_first_error(driver.changes()))
     # When the bus goes, and a worker ends meanwhile
     await relay.cut()
-    assert "lost the bus at" in await asyncio.wait_for(reading, PATIENCE)
+    assert "lost the bus at" in await asyncio.wait_for(reading, PATIENCE_SECONDS)
     await units.kill("a")
     with pytest.raises(DriverError):
         await driver.list()
@@ -115,7 +115,7 @@ async def test_a_systemd_that_restarts_keeps_every_group(units: SystemdSubject) 
     before = await units.workers("a")
     reading = asyncio.create_task(_first_error(driver.changes()))
     units.machine.run("systemctl", "daemon-reexec")
-    assert await asyncio.wait_for(reading, PATIENCE) in ("systemd left the bus", "systemd has restarted")
+    assert await asyncio.wait_for(reading, PATIENCE_SECONDS) in ("systemd left the bus", "systemd has restarted")
 
     async def running() -> bool:
         with contextlib.suppress(DriverError):

@@ -9,7 +9,7 @@ import pytest
 from osrdyne.drivers.base import GroupState, How
 from osrdyne.drivers.systemd import driver as systemd
 from osrdyne.errors import DriverError
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed
 from tests.drivers.subjects.systemd import SystemdSubject
 
@@ -85,7 +85,7 @@ async def test_a_unit_that_was_given_up_is_an_error_and_the_next_start_resets_it
     driver = units.driver_of(units.place)
     await driver.start("crash")
     errors = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for change in driver.changes():
             assert change.error is not None
             errors.append(change.error)
@@ -163,7 +163,7 @@ async def test_a_worker_that_ends_badly_when_it_was_asked_to_end_is_not_an_error
     await driver.start("a")
     await units.until_running(driver, "a")
     await driver.stop("a")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         change = await anext(aiter(driver.changes()))
     assert (change.key, change.error) == ("a", None)
     assert change.end is not None

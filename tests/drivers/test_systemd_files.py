@@ -189,13 +189,13 @@ async def test_an_edited_unit_rolls_nothing_before_systemd_has_read_it(units: Sy
     file.write_text(file.read_text() + "Environment=TEMPLATE=b\n")
     # Then the daemon, and the next one, leave the group alone
     next_daemon = units.driver_of(units.place)
-    for one in (driver, next_daemon):
-        assert (await listed(one))["a"].template == one.template
+    for each_driver in (driver, next_daemon):
+        assert (await listed(each_driver))["a"].template == each_driver.template
     # Until systemd is told to read it, which they hear of
     units.machine.run("systemctl", "daemon-reload")
-    for one in (driver, next_daemon):
-        assert await next_change(one) == Change("a")
-        assert (await listed(one))["a"].template != one.template
+    for each_driver in (driver, next_daemon):
+        assert await next_change(each_driver) == Change("a")
+        assert (await listed(each_driver))["a"].template != each_driver.template
 
 
 async def test_a_changed_unit_is_reported_when_systemd_reads_it(units: SystemdSubject) -> None:
@@ -214,8 +214,8 @@ async def test_a_broken_unit_rolls_no_group_of_any_daemon(units: SystemdSubject)
     await listed(driver)
     units.install("ExecStart=")
     # Then the daemon that knew the unit, and one that never did, find the group as it should be
-    for one in (driver, units.driver_of(units.place)):
-        assert (await listed(one))["a"].template == one.template
+    for each_driver in (driver, units.driver_of(units.place)):
+        assert (await listed(each_driver))["a"].template == each_driver.template
     # And when it is mended, nothing has changed
     units.install("Environment=TEMPLATE=a")
     assert (await listed(driver))["a"].template == driver.template

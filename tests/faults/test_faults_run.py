@@ -23,7 +23,7 @@ LAST_LINE = re.compile(
     r"duplicates=(?P<duplicates>\d+) redelivered=(?P<redelivered>\d+)"
 )
 #: Seconds of load and faults; each kind takes its turn also when they are over.
-DURATION = 60
+DURATION_SECONDS = 60
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,18 +38,18 @@ def counts(text: str) -> dict[str, int]:
 
 
 def row(document: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [one for result in document for one in result["rows"] if one["kind"] == kind]
+    return [row for result in document for row in result["rows"] if row["kind"] == kind]
 
 
 @pytest.mark.timeout(1800)
 def test_no_confirmed_request_is_lost_whatever_happens_on_either_broker() -> None:
-    done = run("--duration", str(DURATION), "--json")
+    done = run("--duration", str(DURATION_SECONDS), "--json")
     found = counts(done.stderr)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert {one["version"] for one in document} == set(SUITES)
+    assert {run["version"] for run in document} == set(SUITES)
     for kind in KINDS:
-        assert all(one["injected"] for one in row(document, kind)), kind
+        assert all(count["injected"] for count in row(document, kind)), kind
         assert len(row(document, kind)) == len(SUITES), kind
     assert found["lost"] == 0
     assert found["injected"] >= len(KINDS) * len(SUITES)
@@ -66,7 +66,7 @@ def test_nothing_that_happens_to_events_has_a_request_delivered_again() -> None:
     found = counts(done.stderr)
     assert done.returncode == 0, done.stderr
     for kind in kinds:
-        assert [one["injected"] > 0 for one in row(json.loads(done.stdout), kind)] == [True] * len(SUITES), kind
+        assert [count["injected"] > 0 for count in row(json.loads(done.stdout), kind)] == [True] * len(SUITES), kind
     assert (found["lost"], found["redelivered"]) == (0, 0)
 
 

@@ -32,7 +32,7 @@ def rows(account: Ledger, *windows: Window, ended: float = 100.0) -> dict[str, R
 
 def test_a_confirmed_request_of_which_nothing_is_found_is_lost() -> None:
     account = ledger(*sent(1.0))
-    assert [one.name for one in account.lost] == ["r"]
+    assert [request.name for request in account.lost] == ["r"]
     assert rows(account)[STEADY].lost == 1
 
 
@@ -108,7 +108,7 @@ def test_a_time_without_answers_before_any_fault_counts_for_none() -> None:
 
 
 def test_rows_sum_up_to_all_confirmed_requests() -> None:
-    account = ledger(*(one for number in range(20) for one in sent(float(number), f"r{number}")))
+    account = ledger(*(event for number in range(20) for event in sent(float(number), f"r{number}")))
     found = rows(account, Window("cut", 3.0, 5.0), Window("kill", 7.0, 9.0), Window("cut", 12.0, 12.5))
     assert sum(row.requests for row in found.values()) == 20
     assert found["cut"].injected == 2
@@ -118,7 +118,7 @@ def test_a_client_still_waits_for_what_is_neither_answered_nor_refused() -> None
     account = ledger(*sent(1.0, "open"), *sent(1.0, "done"), *sent(1.0, "no", confirmed=False))
     account.take([step(2.0, "refused", "no", why="returned")])
     account.reply("done", "ok")
-    assert [one.name for one in account.waiting(["c"])] == ["open"]
+    assert [request.name for request in account.waiting(["c"])] == ["open"]
     assert account.waiting(["another"]) == []
 
 
@@ -128,11 +128,11 @@ def test_a_client_log_is_read_up_to_its_last_whole_line_and_later_from_there(tmp
     journal.sent("r", "k", replies=True)
     with (tmp_path / "one.journal").open("a") as file:
         file.write('{"at": 1, "step": "conf')
-    assert [one["step"] for one in journals.news()] == ["sent"]
+    assert [step["step"] for step in journals.news()] == ["sent"]
     with (tmp_path / "one.journal").open("a") as file:
         file.write('irmed", "request": "r"}\n')
     news = journals.news()
-    assert [(one["step"], one["client"]) for one in news] == [("confirmed", "one")]
+    assert [(step["step"], step["client"]) for step in news] == [("confirmed", "one")]
     assert journals.news() == []
 
 
@@ -142,7 +142,7 @@ def test_only_requests_in_a_queue_that_the_broker_lost_are_counted_separately() 
     account.lose_queue("another", since=4.0, until=9.0)
     assert len(account.lost) == 3
     account.lose_queue("k", since=4.0, until=9.0)
-    assert [one.name for one in account.lost] == ["long before", "after"]
+    assert [request.name for request in account.lost] == ["long before", "after"]
     found = rows(account)[STEADY]
     assert (found.answered, found.lost_by_broker, found.lost) == (1, 1, 2)
 

@@ -101,6 +101,8 @@ async def test_every_program_says_the_same_three_lines_of_an_outage(
     address = f"http://127.0.0.1:{way.port}"
     await programs.start("relay worker", *python, RELAY_WORKER, ADDRESS=address, TOKEN=TOKENS["worker"])
     await until_async(lambda: "open" in programs.logs["client"].read_text())
-    await until_async(lambda: broker.connections >= 3 and all(one.connections for one in (database, store, way)))
+    await until_async(
+        lambda: broker.connections >= 3 and all(service.connections for service in (database, store, way))
+    )
     # When all of it is away for more than a minute
     await programs.check_the_lines_of_an_outage()

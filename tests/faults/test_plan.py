@@ -26,7 +26,7 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_gives_another() -> 
 
 
 def test_no_kind_of_fault_follows_itself() -> None:
-    assert all(one != two for one, two in itertools.pairwise(first(["a", "b", "c"], 200)))
+    assert all(key != two for key, two in itertools.pairwise(first(["a", "b", "c"], 200)))
 
 
 def test_no_fault_loses_requests_on_purpose_unless_the_command_asks_for_it() -> None:
@@ -35,11 +35,11 @@ def test_no_fault_loses_requests_on_purpose_unless_the_command_asks_for_it() -> 
 
 def test_a_client_calls_every_sort_of_key_and_calls_cold_ones_again() -> None:
     asked = [load.ask("c", number) for number in range(600)]
-    keys = [one.key for one in asked]
+    keys = [request.key for request in asked]
     assert {*load.WARM, load.CRASHES, load.DEAD} < set(keys)
     cold = [key for key, _ in itertools.groupby(key for key in keys if key.startswith(load.COLD))]
     assert len(cold) > len(set(cold)) == load.COLD_KEYS
-    assert {one.wants_reply for one in asked if one.order == "crash:"} == {True, False}
+    assert {request.wants_reply for request in asked if request.order == "crash:"} == {True, False}
 
 
 def test_a_request_is_recognized_by_its_body_whatever_it_asks_for() -> None:
@@ -49,7 +49,7 @@ def test_a_request_is_recognized_by_its_body_whatever_it_asks_for() -> None:
 def test_two_runs_become_one_account() -> None:
     rows = [Row("cut", 1, 10, 9, 1, 0, 0, 0, 2, 0, 0.5)]
     results = [Result("4.0", 7, rows), Result("4.3", 7, [Row("cut", 1, 6, 3, 0, 1, 1, 1, 0, 1, 3.0)])]
-    assert [from_json(to_json(one)) for one in results] == results
+    assert [from_json(to_json(result)) for result in results] == results
     assert [row.outage for row in merged(results)] == [3.0]
     assert last_line(results) == (
         "faults: injected=2 requests=16 answered=12 poisoned=1 lost_by_broker=1 lost=1 duplicates=2 redelivered=1"

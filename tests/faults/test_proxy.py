@@ -42,8 +42,8 @@ class Wire:
 
     def close(self) -> None:
         self.proxy.__exit__()
-        for one in (self.near, self.far, self._listener):
-            one.close()
+        for open_socket in (self.near, self.far, self._listener):
+            open_socket.close()
 
 
 @pytest.fixture
@@ -125,8 +125,8 @@ def test_a_watch_acts_before_the_bytes_that_it_saw_pass(wire: Wire) -> None:
 def test_methods_are_found_however_the_bytes_are_cut() -> None:
     data = b"AMQP\0\0\x09\x01" + publish(b"x") + struct.pack(">BHI", 2, 1, 3) + b"abc\xce" + method(CONFIRMED)
     scanner = Scanner()
-    found = [one for at in range(len(data)) for one in scanner.feed(data[at : at + 1])]
-    assert [one.number for one in found] == [PUBLISH, CONFIRMED]
+    found = [frame for at in range(len(data)) for frame in scanner.feed(data[at : at + 1])]
+    assert [frame.number for frame in found] == [PUBLISH, CONFIRMED]
     assert found[0].name == "x"
 
 

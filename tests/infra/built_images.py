@@ -49,7 +49,7 @@ def archives(*recipes: Recipe) -> list[Path]:
                 print(f"docker: building {recipe.name}", file=sys.stderr, flush=True)
                 engine = engine or stack.enter_context(docker.engine())
                 _build(engine, recipe, target)
-                for old in sorted(folder.glob(f"{name}-*.tar"), key=lambda one: one.stat().st_mtime)[:-KEPT]:
+                for old in sorted(folder.glob(f"{name}-*.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
                     old.unlink()
             found.append(target)
         return found

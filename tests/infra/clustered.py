@@ -68,7 +68,7 @@ class OnCluster(Stack):
 
     def namespaces(self) -> set[str]:
         listed = self.cluster.kubectl("get", "namespaces", "-o", "name").split()
-        return {name for one in listed if (name := one.removeprefix("namespace/")).startswith(self.beginning)}
+        return {name for line in listed if (name := line.removeprefix("namespace/")).startswith(self.beginning)}
 
     def get(self, pool: str, *words: str) -> Manifest:
         text = self.cluster.kubectl("-n", self.namespace(pool), "get", *words, "-o", "json")

@@ -76,9 +76,9 @@ class Stack:
             plugins = psutil.Process(process.pid).children(recursive=True)
             process.kill()
             process.wait()
-            for one in plugins:
+            for plugin in plugins:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    one.kill()
+                    plugin.kill()
 
     def preview(self, *words: str) -> Done:
         return self.project.pulumi("preview", "--stack", self.project.stack, *words)
@@ -91,11 +91,11 @@ class Stack:
         return PoolSettings.from_mapping(self.project.outputs()["pools"][name])
 
     def vhosts(self) -> set[str]:
-        return {one["name"] for one in self.broker.management.get("vhosts")}
+        return {vhost["name"] for vhost in self.broker.management.get("vhosts")}
 
     def users(self) -> set[str]:
         """The broker users of this stack's instance."""
-        names = {one["name"] for one in self.broker.management.get("users")}
+        names = {user["name"] for user in self.broker.management.get("users")}
         return {name for name in names if name.endswith(f".{self.instance}")}
 
     def publish(self, queue: str, count: int = 1) -> None:

@@ -67,7 +67,7 @@ def test_only_what_is_there_and_declared_is_listed() -> None:
 
     listed = adopt.objects("dev", settings(), Live(there), {"root", Users.of("core", "one").worker, "stranger"})
 
-    assert [(one["name"], one["id"]) for one in listed["resources"]] == [
+    assert [(resource["name"], resource["id"]) for resource in listed["resources"]] == [
         ("vhost", "a/b%"),
         ("vhost-admin", "root@a/b%"),
         ("core-req-xchg", "core-req-xchg@a/b%"),
@@ -76,8 +76,8 @@ def test_only_what_is_there_and_declared_is_listed() -> None:
         ("core-worker.one", "core-worker.one@a/b%"),
     ]
     # A name that were a resource's would be taken for that one.
-    assert not {one["name"] for one in listed["resources"]} & set(listed["nameTable"])
-    assert {one["parent"] for one in listed["resources"]} <= set(listed["nameTable"])
+    assert not {resource["name"] for resource in listed["resources"]} & set(listed["nameTable"])
+    assert {resource["parent"] for resource in listed["resources"]} <= set(listed["nameTable"])
 
 
 @pytest.mark.fast
@@ -106,7 +106,7 @@ def test_a_topology_made_by_hand_is_adopted_with_its_messages(newest: Stack, tmp
     given = newest.project.must("config", "--json", "--show-secrets", "--stack", "dev").out
     declared = topology(adopt.read(json.loads(given)).pools[0])
     api.add_vhost(vhost, newest.broker.admin)
-    apply(newest.broker, vhost, declared, {one.name: secrets.token_hex(8) for one in declared.users})
+    apply(newest.broker, vhost, declared, {user.name: secrets.token_hex(8) for user in declared.users})
     # Not all is as it should be.
     api.delete("policies", vhost, "core-poison")
     api.delete("queues", vhost, "core-poison")

@@ -97,7 +97,7 @@ def test_the_file_of_a_stack_is_sound(name: str) -> None:
 
 
 def test_no_file_of_a_stack_is_forgotten_here() -> None:
-    assert {one.name for one in STACKS.iterdir()} == {
+    assert {path.name for path in STACKS.iterdir()} == {
         f"Pulumi.{stack}.yaml" for stack in ("dev", "staging", "prod", "staging-broker")
     }
 
@@ -434,7 +434,7 @@ def test_a_pool_whose_workers_poll_needs_no_workers_on_the_cluster() -> None:
         ({"settings": {"redis": {"url": "redis://a"}}}, "relay.settings.redis.url", "is made from other settings"),
         ({"settings": {}}, "relay.certificate", "is missing; give it, or set settings.serve.plain_http"),
         ({"clients": {"lax": {"call": ["*b"]}}}, "relay.clients.lax.call[0]", "only be the last character"),
-        ({"clients": {one: {"certificates": ["x"]} for one in "ab"}}, "relay.clients", "of another client"),
+        ({"clients": {client: {"certificates": ["x"]} for client in "ab"}}, "relay.clients", "of another client"),
         ({"clients_cacertfile": "/a"}, "relay.clients_cacertfile", "needs `certificate`"),
         ({"certificate": "/a"}, "relay.certificate", "osrdyne:relay_key"),
         (in_bucket(), "relay_s3_access_key", "and osrdyne:relay.settings.streams.s3 go together"),

@@ -109,7 +109,9 @@ class Deployed:
 
         def ready() -> bool:
             pod = self.pod()
-            conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", ())}
+            conditions = {
+                condition["type"]: condition["status"] for condition in pod.get("status", {}).get("conditions", ())
+            }
             return conditions.get("Ready") == "True" and pod["metadata"]["uid"] != after
 
         until(ready, within=240, every=0.5, what="the broker's pod to be ready")

@@ -26,14 +26,14 @@ from tests.infra.conftest import Stack
 def changes(stack: Stack) -> dict[str, str]:
     """What a preview would do: name of each resource that would not stay the same -> operation."""
     steps_ = json.loads(stack.project.must("preview", "--stack", "dev", "--json").out)["steps"]
-    return {one["urn"].rpartition("::")[2]: one["op"] for one in steps_ if one["op"] != "same"}
+    return {step["urn"].rpartition("::")[2]: step["op"] for step in steps_ if step["op"] != "same"}
 
 
 def declared(stack: Stack, name: str = "core") -> Pool:
     """A pool with the users and passwords that the stack gives out."""
     addresses = stack.project.outputs()["addresses"][name]
     split = {role: urlsplit(address) for role, address in addresses.items()}
-    passwords = {unquote(one.username or ""): unquote(one.password or "") for one in split.values()}
+    passwords = {unquote(uri.username or ""): unquote(uri.password or "") for uri in split.values()}
     pool = Pool(stack.broker, stack.vhost, stack.pool(name), Users.of(name, stack.instance), passwords)
     assert addresses["client"] == pool.client_uri
     return pool
@@ -67,7 +67,7 @@ def findings(stack: Stack, directory: Path, name: str = "core") -> list[Any]:
 
 
 def chosen(stack: Stack, name: str) -> dict[str, Any]:
-    return next(one for one in stack.values["pools"] if one["name"] == name)
+    return next(pool for pool in stack.values["pools"] if pool["name"] == name)
 
 
 @pytest.mark.both_versions
@@ -83,7 +83,7 @@ def test_the_live_broker_is_what_the_model_declares(stack: Stack, tmp_path: Path
     assert findings(stack, tmp_path, "other") == []
     # Such a search finds something where there is something.
     stack.broker.management.delete("policies", stack.vhost, "other-req")
-    assert {one["rule"] for one in findings(stack, tmp_path, "other")} >= {"missing"}
+    assert {finding["rule"] for finding in findings(stack, tmp_path, "other")} >= {"missing"}
 
 
 @pytest.mark.both_versions
@@ -125,7 +125,7 @@ def test_a_daemon_with_the_declared_users_and_settings_answers_a_request(stack: 
 
     assert reply.status == "ok"
     # What the daemon has made since is neither drift nor in the way.
-    assert {one["name"] for one in stack.broker.management.get("queues", stack.vhost)} >= {"core-req-42"}
+    assert {queue["name"] for queue in stack.broker.management.get("queues", stack.vhost)} >= {"core-req-42"}
     stack.must_up("--refresh", "--expect-no-changes")
 
 
@@ -169,7 +169,7 @@ def test_a_pool_is_added_and_removed_without_touching_another(newest: Stack) -> 
     gone = changes(newest)
     newest.must_up()
     assert all(name.startswith("other") for name, op in gone.items() if op == "delete")
-    queues = {one["name"] for one in newest.broker.management.get("queues", newest.vhost)}
+    queues = {queue["name"] for queue in newest.broker.management.get("queues", newest.vhost)}
     assert queues == {*PoolNames("core").counted, "core-activity", "core-events"}
 
 
@@ -195,8 +195,8 @@ def clear_in(stack: Stack, secrets: list[str], said: list[str]) -> list[str]:
         if path.is_file()
     ]
     assert len(files) > 3
-    found = [str(path) for path in files if any(one.encode() in path.read_bytes() for one in secrets)]
-    return found + [f"what a command said: {text[:200]}" for text in said if any(one in text for one in secrets)]
+    found = [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+    return found + [f"what a command said: {text[:200]}" for text in said if any(secret in text for secret in secrets)]
 
 
 def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
@@ -235,10 +235,10 @@ def test_the_same_broker_under_another_address_keeps_everything(newest: Stack) -
 @pytest.mark.usefixtures("make_stack")  # so that Pulumi is built before
 def test_how_long_an_up_takes_is_measured_and_leaves_nothing(brokers: Callable[[str], Broker]) -> None:
     broker = brokers("4.3")
-    before = {one["name"] for one in broker.management.get("vhosts")}
+    before = {vhost["name"] for vhost in broker.management.get("vhosts")}
 
     rows = stack_up.measure(Rig(broker, quick=True))
 
     assert [row.peer_name for row in rows] == ["what is allowed"] * 2
     assert all(row.ours.median > 0 for row in rows)
-    assert not {one["name"] for one in broker.management.get("vhosts")} - before
+    assert not {vhost["name"] for vhost in broker.management.get("vhosts")} - before

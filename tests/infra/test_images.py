@@ -109,7 +109,7 @@ def test_an_image_has_its_licence_and_says_what_it_consists_of(docker: Docker, r
     bill = json.loads(read("sbom.cdx.json"))
     about = bill["metadata"]["component"]
     assert (bill["specVersion"], about["version"]) == ("1.6", versions.current())
-    named = {one["purl"].partition("?")[0].partition("@")[0] for one in bill["components"]}
+    named = {component["purl"].partition("?")[0].partition("@")[0] for component in bill["components"]}
     assert {"pkg:pypi/osrdyne-worker", "pkg:deb/debian/libc6", "pkg:generic/cpython"} <= named
     code = "from importlib.metadata import distributions as d; print(*(o.name for o in d()))"
     installed = docker("run", *HARDENED, "--entrypoint", "python3", recipe.name, "-c", code).lower().split()
@@ -170,7 +170,7 @@ def test_an_image_adds_to_its_base_what_the_page_says(docker: Docker, recipe: Re
 def test_an_image_has_what_the_lock_pins_and_no_more(docker: Docker, recipe: Recipe, ours: set[str]) -> None:
     code = "from importlib.metadata import distributions as d; print(*(f'{o.name}=={o.version}' for o in d()))"
     said = docker("run", *HARDENED, "--entrypoint", "python3", recipe.name, "-c", code).split()
-    found = dict(one.lower().replace("_", "-").split("==") for one in said)
+    found = dict(line.lower().replace("_", "-").split("==") for line in said)
 
     assert ours <= found.keys()
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE))

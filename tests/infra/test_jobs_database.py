@@ -100,7 +100,7 @@ def test_users_of_another_deployment_are_refused_and_taken_where_that_is_said(re
     resource.create()
 
     checked = _Databases().check({}, resource.inputs())
-    assert [one.property for one in checked.failures] == ["users"]
+    assert [failure.property for failure in checked.failures] == ["users"]
     assert f"users {resource.names.owner}, {resource.names.database} are on the database server already" in (
         checked.failures[0].reason
     )
@@ -133,4 +133,4 @@ def test_a_server_that_is_away_or_refuses_is_known_in_a_preview(resource: Resour
 
     assert why in str(caught.value)
     assert "osrdyne:jobs_admin_password" in str(caught.value)
-    assert not any(one in str(caught.value) for one in ("s3cret", resource.server.admin_password, "-word"))
+    assert not any(word in str(caught.value) for word in ("s3cret", resource.server.admin_password, "-word"))

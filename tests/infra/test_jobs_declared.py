@@ -52,8 +52,8 @@ def test_redo_reads_its_pool_and_addresses_where_they_are(tmp_path: Path) -> Non
     words = container["command"]
     assert words[:3] == ["osrdyne", "jobs", "redo"]
     options = dict(zip(words[4::2], words[5::2], strict=True))
-    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
-    volumes = {one["name"]: one for one in pod(plain(), "core-redo")["volumes"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod(plain(), "core-redo")["volumes"]}
     for option in ("--broker-file", "--database-file"):
         folder, _, name = options[option].rpartition("/")
         assert name in plain().texts(volumes[mounts[folder]]["secret"]["secretName"])
@@ -71,12 +71,12 @@ def test_the_tables_are_brought_up_by_their_owner_before_redo_starts() -> None:
     [migration] = spec["initContainers"]
     assert migration["command"][:3] == ["osrdyne", "jobs", "migrate"]
     folder, _, name = migration["command"][-1].rpartition("/")
-    [mount] = [one["name"] for one in migration["volumeMounts"] if one["mountPath"] == folder]
-    [volume] = [one for one in spec["volumes"] if one["name"] == mount]
+    [mount] = [mount["name"] for mount in migration["volumeMounts"] if mount["mountPath"] == folder]
+    [volume] = [volume for volume in spec["volumes"] if volume["name"] == mount]
     assert volume["secret"]["secretName"] == "core-jobs-owner"
     assert name in plain().texts("core-jobs-owner")
     # And redo has not what the owner has
-    assert mount not in [one["name"] for one in spec["containers"][0]["volumeMounts"]]
+    assert mount not in [mount["name"] for mount in spec["containers"][0]["volumeMounts"]]
 
 
 def test_both_containers_fit_the_restricted_standard_and_may_not_ask_the_cluster() -> None:
@@ -142,12 +142,12 @@ def test_workers_find_the_address_of_their_jobs_in_a_file() -> None:
     for name, has in (("core", True), ("other", False)):
         made = yaml.safe_load(plain().objects["ConfigMap", f"{name}-workers"]["data"]["deployment.yaml"])
         spec = made["spec"]["template"]["spec"]
-        environment = {one["name"]: one["value"] for one in spec["containers"][0]["env"]}
+        environment = {variable["name"]: variable["value"] for variable in spec["containers"][0]["env"]}
         assert ("OSRDYNE_JOBS_DATABASE_FILE" in environment) == has
         if has:
             folder, _, key = environment["OSRDYNE_JOBS_DATABASE_FILE"].rpartition("/")
-            [mount] = [one["name"] for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == folder]
-            [secret] = [one["secret"]["secretName"] for one in spec["volumes"] if one["name"] == mount]
+            [mount] = [mount["name"] for mount in spec["containers"][0]["volumeMounts"] if mount["mountPath"] == folder]
+            [secret] = [volume["secret"]["secretName"] for volume in spec["volumes"] if volume["name"] == mount]
             assert key in plain().texts(secret)
 
 
@@ -157,7 +157,9 @@ def test_a_worker_may_name_another_file() -> None:
 
     made = yaml.safe_load(found.objects["ConfigMap", "core-workers"]["data"]["deployment.yaml"])
     environment = made["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert [one["value"] for one in environment if one["name"] == "OSRDYNE_JOBS_DATABASE_FILE"] == ["/mine"]
+    assert [variable["value"] for variable in environment if variable["name"] == "OSRDYNE_JOBS_DATABASE_FILE"] == [
+        "/mine"
+    ]
 
 
 def test_changed_settings_of_redo_restart_redo_and_no_daemon() -> None:
@@ -187,12 +189,12 @@ def test_redo_and_workers_reach_the_database_and_daemons_do_not() -> None:
     assert "ingress" not in policies["redo"]
     # Every pod is one of the three.
     [chosen] = policies["workers"]["podSelector"]["matchExpressions"]
-    chosen_names = {policies[one]["podSelector"]["matchLabels"][chosen["key"]] for one in ("daemon", "redo")}
+    chosen_names = {policies[program]["podSelector"]["matchLabels"][chosen["key"]] for program in ("daemon", "redo")}
     assert set(chosen["values"]) == chosen_names
     labels = found.objects["Deployment", "core-redo"]["spec"]["template"]["metadata"]["labels"]
     assert policies["redo"]["podSelector"]["matchLabels"].items() <= labels.items()
     # And a pool without jobs does not reach it
-    assert not any("10.3" in one for one in reach(found.objects["NetworkPolicy", "other-workers"]["spec"]))
+    assert not any("10.3" in address for address in reach(found.objects["NetworkPolicy", "other-workers"]["spec"]))
 
 
 def test_the_pods_are_as_many_and_as_large_as_they_are_set() -> None:

@@ -90,8 +90,8 @@ def test_jobs_are_done_a_second_up_changes_nothing_and_destroy_leaves_the_jobs(
     pods = redo(stack)
     assert len(pods) == 2
     for pod in pods.values():
-        assert [one["name"] for one in pod["spec"]["initContainers"]] == ["migrate"]
-        assert all(one["ready"] for one in pod["status"]["containerStatuses"])
+        assert [container["name"] for container in pod["spec"]["initContainers"]] == ["migrate"]
+        assert all(statuse["ready"] for statuse in pod["status"]["containerStatuses"])
     stack.must_up("--refresh", "--expect-no-changes")
 
     # A password is changed: both go on without a restart
@@ -111,7 +111,7 @@ def test_jobs_are_done_a_second_up_changes_nothing_and_destroy_leaves_the_jobs(
         )
     files = [path for path in stack.project.directory.rglob("*") if path.is_file() and not path.is_symlink()]
     said += "".join(path.read_bytes().decode(errors="replace") for path in files)
-    assert [one for one in (*words.values(), server.admin_password) if one in said] == []
+    assert [word for word in (*words.values(), server.admin_password) if word in said] == []
     assert "core-redo" in said
     assert stack.project.exposed() == []
 

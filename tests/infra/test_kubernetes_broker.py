@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.xdist_group("declared")]
 
 def volumes(container: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     """What is mounted, by its path."""
-    named = {one["name"]: one for one in spec["volumes"]}
-    return {one["mountPath"]: named.get(one["name"], one) for one in container["volumeMounts"]}
+    named = {volume["name"]: volume for volume in spec["volumes"]}
+    return {mount["mountPath"]: named.get(mount["name"], mount) for mount in container["volumeMounts"]}
 
 
 def test_a_statefulset_has_a_disk_and_finds_its_administrator_in_a_file_of_a_secret() -> None:
@@ -67,7 +67,7 @@ def test_a_statefulset_is_reached_by_a_service_of_every_port_that_pools_need() -
     found = broker(broker_settings())
 
     service = found.objects["Service", "broker"]
-    assert {one["port"] for one in service["spec"]["ports"]} >= {5672, 15672, 5552}
+    assert {port["port"] for port in service["spec"]["ports"]} >= {5672, 15672, 5552}
     made = found.objects["StatefulSet", "broker"]["spec"]
     assert service["spec"]["selector"].items() <= made["template"]["metadata"]["labels"].items()
     assert found.objects["Service", made["serviceName"]]["spec"]["clusterIP"] == "None"

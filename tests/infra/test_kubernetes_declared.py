@@ -96,12 +96,14 @@ def test_the_daemon_reads_its_pool_and_its_driver_as_they_were_declared(tmp_path
     assert read.pool == given.pools[0]
     assert isinstance(read.driver, KubernetesSettings)
     assert (read.limits.starts_in_flight, read.intervals.debounce) == (3, 0.5)
-    mounts = {one["mountPath"]: one["name"] for one in pod(plain())["containers"][0]["volumeMounts"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod(plain())["containers"][0]["volumeMounts"]}
     for file in (read.broker.amqp_uri_file, read.broker.management_uri_file):
         assert file is not None
-        volume = next(one for one in pod(plain())["volumes"] if one["name"] == mounts[str(file.parent)])
+        volume = next(volume for volume in pod(plain())["volumes"] if volume["name"] == mounts[str(file.parent)])
         assert file.name in plain().texts(volume["secret"]["secretName"])
-    volume = next(one for one in pod(plain())["volumes"] if one["name"] == mounts[str(read.driver.template_directory)])
+    volume = next(
+        volume for volume in pod(plain())["volumes"] if volume["name"] == mounts[str(read.driver.template_directory)]
+    )
     assert volume["configMap"]["name"] == "core-workers"
     assert read.driver.worker_secret_key in plain().texts(read.driver.worker_secret)
 
@@ -128,9 +130,9 @@ def test_the_driver_takes_the_templates(autoscaling: str, worker: dict[str, Any]
     assert read.container == "worker"
     made = manifests.Manifests(PoolSettings("core"), read, "core-worker", "amqp-uri").deployment("42")
     container = made["spec"]["template"]["spec"]["containers"][0]
-    names = [one["name"] for one in container["env"]]
+    names = [variable["name"] for variable in container["env"]]
     assert len(names) == len(set(names))
-    file = next(one["value"] for one in container["env"] if one["name"] == "WORKER_AMQP_URI_FILE")
+    file = next(variable["value"] for variable in container["env"] if variable["name"] == "WORKER_AMQP_URI_FILE")
     assert Path(file).name in found.texts("core-worker")
 
 
@@ -153,9 +155,9 @@ def test_what_a_pod_needs_besides_is_added_to_what_we_give_it(tmp_path: Path) ->
     assert spec["terminationGracePeriodSeconds"] == 20
     assert spec["securityContext"]["runAsUser"] == 1000
     assert spec["securityContext"]["runAsNonRoot"] is True
-    assert [one["name"] for one in spec["volumes"]] == ["broker", "model"]
-    assert [one["name"] for one in spec["containers"]] == ["worker", "beside"]
-    assert [one["name"] for one in spec["containers"][0]["volumeMounts"]] == ["broker", "model"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["broker", "model"]
+    assert [container["name"] for container in spec["containers"]] == ["worker", "beside"]
+    assert [mount["name"] for mount in spec["containers"][0]["volumeMounts"]] == ["broker", "model"]
     assert spec["containers"][0]["tty"] is True
     assert {"name": "MODEL", "value": "/srv"} in spec["containers"][0]["env"]
 
@@ -176,7 +178,7 @@ def test_the_daemon_may_do_what_the_drivers_tests_run_with_and_no_more(autoscali
 
 def test_every_object_of_a_pool_is_in_the_pools_namespace() -> None:
     for (kind, name), made in whole().objects.items():
-        pool = next(one for one in ("core", "other") if one in name)
+        pool = next(other for other in ("core", "other") if other in name)
         assert made["metadata"].get("namespace", f"rail-{pool}") == f"rail-{pool}"
         assert kind == "Namespace" or "namespace" in made["metadata"]
 
@@ -185,7 +187,7 @@ def test_a_changed_delay_restarts_only_the_daemons_of_that_pool() -> None:
     after = declaring.pools(settings(pools=[{"name": "core", "unbind_delay": 5}, {"name": "other"}]))
 
     assert changed(plain(), after) == {("ConfigMap", "core-settings"), ("Deployment", "core-daemon")}
-    before_and_after = [json.dumps(one.objects["Deployment", "core-daemon"]) for one in (plain(), after)]
+    before_and_after = [json.dumps(stack.objects["Deployment", "core-daemon"]) for stack in (plain(), after)]
     hashes = [re.findall(r'"osrdyne.io/configuration": "(\w+)"', text)[0] for text in before_and_after]
     assert before_and_after[0].replace(hashes[0], hashes[1]) == before_and_after[1]
 
@@ -282,24 +284,26 @@ def test_a_brokers_own_authority_is_where_daemons_and_keda_look_for_it(tmp_path:
     found = declaring.pools(settings(broker=secured, workers={"core": KEDA, "other": OTHER}))
 
     assert found.objects["ConfigMap", "core-broker-ca"]["data"] == {"ca.pem": "a certificate\n"}
-    mounts = {one["name"]: one["mountPath"] for one in pod(found)["containers"][0]["volumeMounts"]}
-    volume = next(one for one in pod(found)["volumes"] if one.get("configMap", {}).get("name") == "core-broker-ca")
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod(found)["containers"][0]["volumeMounts"]}
+    volume = next(
+        volume for volume in pod(found)["volumes"] if volume.get("configMap", {}).get("name") == "core-broker-ca"
+    )
     uri = found.texts("core-daemon")["daemon-management.uri"]
     assert uri.endswith(f"?cacertfile={mounts[volume['name']]}/ca.pem")
     scaler = found.texts("core-scaler")
     assert (scaler["tls"], scaler["ca"]) == ("enable", "a certificate\n")
     parameters = found.objects["TriggerAuthentication", "core-broker"]["spec"]["secretTargetRef"]
-    assert {one["parameter"] for one in parameters} == {"host", "tls", "ca"}
+    assert {parameter["parameter"] for parameter in parameters} == {"host", "tls", "ca"}
 
 
 def test_pods_reach_the_broker_and_what_they_need_and_nothing_else() -> None:
-    daemon, workers = (whole().objects["NetworkPolicy", f"core-{one}"]["spec"] for one in ("daemon", "workers"))
+    daemon, workers = (whole().objects["NetworkPolicy", f"core-{program}"]["spec"] for program in ("daemon", "workers"))
     assert reach(daemon) == {"everywhere:53", "10.1.0.0/16:5672,15672", "0.0.0.0/0:443,6443"}
     assert reach(workers) == {"everywhere:53", "10.1.0.0/16:5672", "10.2.0.0/16:any"}
     [reader] = daemon["ingress"]
     [peer] = reader["from"]
     assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "watch"}
-    assert [one["port"] for one in reader["ports"]] == [8042]
+    assert [port["port"] for port in reader["ports"]] == [8042]
     assert "ingress" not in workers
     assert workers["policyTypes"] == ["Ingress", "Egress"]
     # Every pod is one or the other.
@@ -312,9 +316,9 @@ def test_pods_reach_the_broker_and_what_they_need_and_nothing_else() -> None:
 def reach(policy: dict[str, Any]) -> set[str]:
     found = set()
     for rule in policy["egress"]:
-        where = [one["ipBlock"]["cidr"] for one in rule.get("to", [])] or ["everywhere"]
-        ports = dict.fromkeys(str(int(one["port"])) for one in rule.get("ports", [])) or {"any": None}
-        found |= {f"{one}:{','.join(ports)}" for one in where}
+        where = [peer["ipBlock"]["cidr"] for peer in rule.get("to", [])] or ["everywhere"]
+        ports = dict.fromkeys(str(int(port["port"])) for port in rule.get("ports", [])) or {"any": None}
+        found |= {f"{address}:{','.join(ports)}" for address in where}
     return found
 
 
@@ -334,7 +338,9 @@ def reach(policy: dict[str, Any]) -> set[str]:
 def test_what_needs_a_person_has_its_alert(series: str, alert: str, lasting: str) -> None:
     rules = whole().objects["PrometheusRule", "core-daemon"]["spec"]["groups"][0]["rules"]
 
-    assert [(one["alert"], one["for"]) for one in rules if about(one["expr"], series)] == [(f"Osrdyne{alert}", lasting)]
+    assert [(rule["alert"], rule["for"]) for rule in rules if about(rule["expr"], series)] == [
+        (f"Osrdyne{alert}", lasting)
+    ]
 
 
 def about(expression: str, series: str) -> bool:

@@ -129,7 +129,7 @@ def test_a_stack_with_a_lost_queue_is_refused_with_both_ways_out_unless_it_may_m
 
 @pytest.mark.fast
 def test_a_lost_stream_is_refused_with_the_command_that_brings_it_back() -> None:
-    others = tuple(one for one in CORE.queues if one.type != "stream")
+    others = tuple(queue for queue in CORE.queues if queue.type != "stream")
     gone = dataclasses.replace(CORE, queues=others)
 
     for chosen in (settings(), settings(mend_lost_queues=True)):

@@ -50,7 +50,7 @@ def test_a_pool_is_scaled_by_keda_and_watched_and_a_second_up_changes_nothing(
             def busy() -> bool:
                 """More waits than one can do, for as long as there is only one."""
                 client.poll()
-                waiting = sum(one not in client.answers for one in ids)
+                waiting = sum(request_id not in client.answers for request_id in ids)
                 ids.extend(client.send("42", b"sleep:3") for _ in range(8 - waiting))
                 return len(stack.workers("core", "42")) == 2
 

@@ -12,7 +12,7 @@ ORPHANS = "core-orphan"
 
 
 def queues(stack: Stack) -> set[str]:
-    return {one["name"] for one in stack.broker.management.get("queues", stack.vhost)}
+    return {queue["name"] for queue in stack.broker.management.get("queues", stack.vhost)}
 
 
 def nothing_made(stack: Stack) -> None:
@@ -173,7 +173,7 @@ def test_a_guard_waits_for_queues_and_nothing_else_so_that_it_is_there_whatever_
     newest.must_up()
 
     made = newest.project.state()["resources"]
-    (guard,) = [one for one in made if one["urn"].endswith("dynamic/osrdyne:Guard::core")]
+    (guard,) = [resource for resource in made if resource["urn"].endswith("dynamic/osrdyne:Guard::core")]
     kinds = {urn.split("::")[2].rpartition("$")[2] for urn in guard["dependencies"]}
     assert kinds == {"rabbitmq:index/queue:Queue"}
 

@@ -40,7 +40,7 @@ def mounted(found: Declared, name: str, directory: Path) -> dict[str, Path]:
     """The files of a Deployment's one container, by their paths there."""
     spec = pod(found, name)
     [container] = spec["containers"]
-    volumes = {one["name"]: one for one in spec["volumes"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
     files = {}
     for mount in container["volumeMounts"]:
         volume = volumes[mount["name"]]
@@ -123,7 +123,7 @@ def test_redis_keeps_nothing_and_lets_in_the_nodes_user_alone(tmp_path: Path) ->
     assert files[configured["aclfile"]].read_text() == redis_server.acl("osrdyne-relay", WORD)
     assert int(configured["port"]) == container["ports"][0]["containerPort"]
     # The one folder that it may write to
-    assert configured["dir"] in [one["mountPath"] for one in container["volumeMounts"] if not one["readOnly"]]
+    assert configured["dir"] in [mount["mountPath"] for mount in container["volumeMounts"] if not mount["readOnly"]]
     spec = plain().objects["Deployment", "relay-redis"]["spec"]
     assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
     assert "livenessProbe" not in container
@@ -172,7 +172,7 @@ def test_only_nodes_and_the_daemons_of_polling_pools_reach_redis() -> None:
     assert redis["podSelector"]["matchLabels"].items() <= labels["relay-redis"].items()
     assert nodes["podSelector"]["matchLabels"].items() <= labels["relay"].items()
     [rule] = redis["ingress"]
-    assert [one["port"] for one in rule["ports"]] == [6379]
+    assert [port["port"] for port in rule["ports"]] == [6379]
     own, daemon = rule["from"]
     assert own == {"podSelector": nodes["podSelector"]}
     assert daemon["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "rail-core"}
@@ -182,17 +182,17 @@ def test_only_nodes_and_the_daemons_of_polling_pools_reach_redis() -> None:
     assert "egress" not in redis
     assert redis["policyTypes"] == nodes["policyTypes"] == ["Ingress", "Egress"]
     dns, data = nodes["egress"]
-    assert {one["port"] for one in dns["ports"]} == {53}
-    assert (data["to"], [one["port"] for one in data["ports"]]) == ([{"podSelector": redis["podSelector"]}], [6379])
+    assert {port["port"] for port in dns["ports"]} == {53}
+    assert (data["to"], [port["port"] for port in data["ports"]]) == ([{"podSelector": redis["podSelector"]}], [6379])
 
 
 def test_a_daemon_that_may_reach_little_else_reaches_redis() -> None:
     found = declaring.pools(settings(**RELAY, kubernetes=ALL_OF_IT["kubernetes"]))
 
     rules = found.objects["NetworkPolicy", "core-daemon"]["spec"]["egress"]
-    [rule] = [one for one in rules if [int(port["port"]) for port in one["ports"]] == [6379]]
+    [rule] = [rule for rule in rules if [int(port["port"]) for port in rule["ports"]] == [6379]]
     assert rule["to"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "rail-relay"}}}]
-    assert not any("6379" in one for one in reach(found.objects["NetworkPolicy", "other-daemon"]["spec"]))
+    assert not any("6379" in address for address in reach(found.objects["NetworkPolicy", "other-daemon"]["spec"]))
 
 
 def test_a_worker_answers_at_the_node_that_gave_it_the_request() -> None:
@@ -268,7 +268,7 @@ def test_nodes_reach_the_server_of_the_bucket() -> None:
     found = declaring.pools(settings(**{**RELAY, "relay": relay, **keys}))
 
     _, _, bucket = found.objects["NetworkPolicy", "relay"]["spec"]["egress"]
-    assert ("to" in bucket, [one["port"] for one in bucket["ports"]]) == (False, [9000])
+    assert ("to" in bucket, [port["port"] for port in bucket["ports"]]) == (False, [9000])
 
 
 def test_passwords_are_in_secrets_and_nowhere_else() -> None:

@@ -74,7 +74,9 @@ def running(stack: OnCluster, selector: str) -> dict[str, dict[str, Any]]:
     return {
         pod["metadata"]["name"]: pod
         for pod in stack.pods("relay", selector).values()
-        if all(one["ready"] for one in pod["status"].get("containerStatuses", [{"ready": False}]))
+        if all(
+            containerstatuse["ready"] for containerstatuse in pod["status"].get("containerStatuses", [{"ready": False}])
+        )
     }
 
 

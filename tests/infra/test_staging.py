@@ -36,7 +36,7 @@ def staging(
 ) -> Iterator[OnCluster]:
     """A stack that is up, with two pools."""
     made = on_cluster(cluster, brokers("4.3"), tmp_path_factory.mktemp("staging") / "project", "staging")
-    made.values["pools"] = [dict(one) for one in POOLS]
+    made.values["pools"] = [dict(pool) for pool in POOLS]
     made.values["workers"] = {"core": SCRIPTED, "airports": FLIGHTS}
     made.configure()
     try:
@@ -83,7 +83,11 @@ def test_pods_are_what_the_stack_declares_and_answer_a_request_that_found_no_wor
 
     def connected() -> set[str]:
         found = staging.broker.management.get("connections")
-        return {one["user"] for one in found if one["vhost"] == staging.vhost and "airports" in one["user"]}
+        return {
+            permission["user"]
+            for permission in found
+            if permission["vhost"] == staging.vhost and "airports" in permission["user"]
+        }
 
     until(lambda: connected() == {users.daemon, users.worker}, every=0.5, what="connections of the two roles")
 
@@ -124,7 +128,7 @@ def test_a_changed_delay_reaches_the_daemons_under_load_and_no_worker_is_restart
     assert staging.workers("core", "a").keys() | staging.workers("core", "b").keys() == before
     # And the daemons of this pool, and no others, have the new delay
     leader = staging.settled("core")
-    (key,) = [one for one in staging.status("core", leader)["keys"] if one["key"] == "newer"]
+    (key,) = [key for key in staging.status("core", leader)["keys"] if key["key"] == "newer"]
     assert delay - 120 < key["unbinds_in"] <= delay + 90
     assert staging.daemons("airports").keys() == other
     assert "replace" not in done.out
@@ -161,8 +165,8 @@ def test_no_password_is_in_the_clear_where_it_need_not_be(staging: OnCluster) ->
     secret = staging.get("core", "secrets")["items"]
     passwords = {
         base64.b64decode(text).decode().split("://")[1].split("@")[0].split(":")[1]
-        for one in secret
-        for text in one["data"].values()
+        for word in secret
+        for text in word["data"].values()
     }
     passwords.add(staging.broker.admin_password)
     assert len(passwords) >= 3
@@ -181,8 +185,12 @@ def test_no_password_is_in_the_clear_where_it_need_not_be(staging: OnCluster) ->
     files = [path for path in project.directory.rglob("*") if path.is_file() and not path.is_symlink()]
     said += "".join(path.read_bytes().decode(errors="replace") for path in files)
 
-    hidden = {*passwords, token, *(base64.b64encode(one.encode()).decode().rstrip("=")[:-1] for one in passwords)}
-    assert [one for one in hidden if one in said] == []
+    hidden = {
+        *passwords,
+        token,
+        *(base64.b64encode(password.encode()).decode().rstrip("=")[:-1] for password in passwords),
+    }
+    assert [word for word in hidden if word in said] == []
     assert project.exposed() == []
     # Such a search finds something where there is something
     assert "core-daemon" in said

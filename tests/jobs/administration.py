@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from osrdyne_jobs import JobType
 from osrdyne_jobs.client import Caster
 from osrdyne_jobs.http import serve
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 TOKEN = "correct-horse-battery-staple"
 TYPES = (JobType("t", payload=dict[str, int]), JobType("rebuild", payload=dict[str, str], coalesce=True))
@@ -48,7 +48,7 @@ class Administration:
         if self._token is not None:
             sent["authorization"] = f"Bearer {self._token}"
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE_SECONDS)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         try:
             connection.request(method, path, data, {name: value for name, value in sent.items() if value})
@@ -80,12 +80,12 @@ def administration(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        address = listening.get(timeout=PATIENCE)
+        address = listening.get(timeout=PATIENCE_SECONDS)
         if isinstance(address, Exception):
             raise address
         yield Administration(address, None if callable(token) else token)
     finally:
         stop.set()
-        thread.join(PATIENCE)
+        thread.join(PATIENCE_SECONDS)
     assert ended == []
     assert not thread.is_alive()

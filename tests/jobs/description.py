@@ -34,13 +34,19 @@ Json = dict[str, Any]
 
 
 def described() -> Json:
-    types = [Problem, *(gives(one) for one in ENDPOINTS if gives(one)), *(one.takes for one in ENDPOINTS if body(one))]
-    named = [(str(number), "serialization", TypeAdapter(one)) for number, one in enumerate(types)]
+    types = [
+        Problem,
+        *(gives(endpoint) for endpoint in ENDPOINTS if gives(endpoint)),
+        *(endpoint.takes for endpoint in ENDPOINTS if body(endpoint)),
+    ]
+    named = [(str(number), "serialization", TypeAdapter(kind)) for number, kind in enumerate(types)]
     shown, definitions = TypeAdapter.json_schemas(named, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    schemas = {one: shown[str(number), "serialization"] for number, one in enumerate(map(str, types))}
+    schemas = {kind: shown[str(number), "serialization"] for number, kind in enumerate(map(str, types))}
     paths: dict[str, Json] = {}
-    for one in ENDPOINTS:
-        paths.setdefault(re.sub(r":[^}]+", "", one.path), {})[one.method.lower()] = operation(one, schemas)
+    for endpoint in ENDPOINTS:
+        paths.setdefault(re.sub(r":[^}]+", "", endpoint.path), {})[endpoint.method.lower()] = operation(
+            endpoint, schemas
+        )
     return {
         "openapi": "3.1.0",
         "info": {"title": "osrdyne jobs", "description": ABOUT, "version": version("osrdyne-jobs")},

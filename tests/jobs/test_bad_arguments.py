@@ -41,7 +41,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 def registered(engine: Engine) -> list[tuple[str, str]]:
     with reading(engine) as connection:
-        return [(one.resource, one.payload) for one in listed(connection)]
+        return [(job.resource, job.payload) for job in listed(connection)]
 
 
 def held(engine: Engine) -> int:
@@ -51,10 +51,10 @@ def held(engine: Engine) -> int:
 
 
 BAD: list[dict[str, Any]] = [
-    *({"type": one} for one in (None, 5, b"routes", ["routes"], "\ud800", "a\0b", "")),
-    *({"resource": one} for one in (None, 5, ["r"], b"\xff", "\ud800", "a\0b", "x" * 256, memoryview(b"r"))),
-    *({"payload": one} for one in (None, "text", 5, b"bytes", [1], {1: 2}, object())),
-    *({"payload": {"a": one}} for one in (math.nan, math.inf, "\ud800", object(), 1j, nested(5000), "x" * 70_000)),
+    *({"type": kind} for kind in (None, 5, b"routes", ["routes"], "\ud800", "a\0b", "")),
+    *({"resource": resource} for resource in (None, 5, ["r"], b"\xff", "\ud800", "a\0b", "x" * 256, memoryview(b"r"))),
+    *({"payload": payload} for payload in (None, "text", 5, b"bytes", [1], {1: 2}, object())),
+    *({"payload": {"a": value}} for value in (math.nan, math.inf, "\ud800", object(), 1j, nested(5000), "x" * 70_000)),
 ]
 
 

@@ -29,7 +29,7 @@ def test_a_submit_is_compared_with_plain_inserts_and_a_large_scan_with_a_small_o
 
 
 def test_all_sides_do_all_of_their_jobs(broker: Broker) -> None:
-    before = {one["name"] for one in broker.management.get("vhosts")}
+    before = {vhost["name"] for vhost in broker.management.get("vhosts")}
     rows = jobs_peers.measure(Brief(broker, quick=True))
     assert [row.peer_name for row in rows] == [jobs_peers.CELERY] * 2 + [jobs_peers.PROCRASTINATE] * 2
-    assert {one["name"] for one in broker.management.get("vhosts")} == before
+    assert {vhost["name"] for vhost in broker.management.get("vhosts")} == before

@@ -19,7 +19,7 @@ from testbed.waiting import until
 
 PLAIN = JobType("plain", payload=dict[str, int])
 #: Seconds, where the test waits for them to pass.
-SHORT = 1.0
+SHORT_SECONDS = 1.0
 
 WRITES: dict[str, Callable[[JobClient], object]] = {
     "submit": lambda jobs: jobs.submit("plain", "r", {}),
@@ -59,7 +59,7 @@ def locked(address: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("call", WRITES)
 def test_a_call_on_a_locked_database_ends_with_an_error_and_the_next_one_works(address: str, call: str) -> None:
-    with JobClient(address, [PLAIN], timeout=SHORT) as jobs:
+    with JobClient(address, [PLAIN], timeout=SHORT_SECONDS) as jobs:
         with locked(address), pytest.raises((NotRegistered, NoAnswer), match=r"locked|in time"):
             WRITES[call](jobs)
         jobs.submit("plain", "r", {})
@@ -67,7 +67,7 @@ def test_a_call_on_a_locked_database_ends_with_an_error_and_the_next_one_works(a
 
 @pytest.mark.parametrize("call", ASYNC)
 async def test_a_call_of_an_asyncio_program_on_a_locked_database_ends_too(address: str, call: str) -> None:
-    async with AsyncJobClient(address, [PLAIN], timeout=SHORT) as jobs:
+    async with AsyncJobClient(address, [PLAIN], timeout=SHORT_SECONDS) as jobs:
         with locked(address), pytest.raises((NotRegistered, NoAnswer), match=r"locked|in time"):
             await ASYNC[call](jobs)
         await jobs.submit("plain", "r", {})
@@ -91,7 +91,7 @@ def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(call: str
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"postgresql://u:secret@127.0.0.1:{silent.getsockname()[1]}/d"
         with (
-            JobClient(address, [PLAIN], timeout=SHORT) as jobs,
+            JobClient(address, [PLAIN], timeout=SHORT_SECONDS) as jobs,
             pytest.raises((NotRegistered, NoAnswer), match="timeout") as given_up,
         ):
             {**WRITES, **READS}[call](jobs)
@@ -102,7 +102,7 @@ def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(call: str
 @pytest.mark.parametrize("call", [*WRITES, *READS])
 def test_a_server_that_stands_still_is_given_up_and_used_again_later(private_postgres: Postgres, call: str) -> None:
     address = prepared(private_postgres)
-    with JobClient(address, [PLAIN], timeout=SHORT) as jobs:
+    with JobClient(address, [PLAIN], timeout=SHORT_SECONDS) as jobs:
         jobs.submit("plain", "r", {})
         with standing_still(private_postgres), pytest.raises((NotRegistered, NoAnswer), match="time"):
             {**WRITES, **READS}[call](jobs)
@@ -111,7 +111,7 @@ def test_a_server_that_stands_still_is_given_up_and_used_again_later(private_pos
 
 @pytest.mark.full
 async def test_an_asyncio_program_gives_a_server_that_stands_still_up(private_postgres: Postgres) -> None:
-    async with AsyncJobClient(prepared(private_postgres), [PLAIN], timeout=SHORT) as jobs:
+    async with AsyncJobClient(prepared(private_postgres), [PLAIN], timeout=SHORT_SECONDS) as jobs:
         await jobs.submit("plain", "r", {})
         with standing_still(private_postgres), pytest.raises(NoAnswer, match="time"):
             await jobs.get(1)
@@ -122,7 +122,7 @@ async def test_an_asyncio_program_gives_a_server_that_stands_still_up(private_po
 def test_postgresql_ends_what_waits_for_a_lock_when_its_client_gave_up(private_postgres: Postgres) -> None:
     address = prepared(private_postgres)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    with JobClient(address, [PLAIN], timeout=SHORT) as jobs, locked(address):
+    with JobClient(address, [PLAIN], timeout=SHORT_SECONDS) as jobs, locked(address):
         with pytest.raises(NotRegistered):
             jobs.submit("plain", "r", {})
         until(lambda: private_postgres.psql(waiting, "jobs") == "0", what="the end of the statement")
@@ -145,15 +145,15 @@ def prepared(server: Postgres) -> str:
 @contextmanager
 def standing_still(server: Postgres) -> Iterator[None]:
     """Stop the server with all its processes, which keep their connections open."""
-    processes = [one for one in psutil.process_iter() if str(server.directory) in " ".join(cwd(one))]
+    processes = [process for process in psutil.process_iter() if str(server.directory) in " ".join(cwd(process))]
     assert processes
-    for one in processes:
-        one.suspend()
+    for process in processes:
+        process.suspend()
     try:
         yield
     finally:
-        for one in processes:
-            one.resume()
+        for process in processes:
+            process.resume()
 
 
 def cwd(process: psutil.Process) -> list[str]:

@@ -34,7 +34,7 @@ class Region(BaseModel):
 
 PAYLOAD = '{"year":2013,"note":"a\\u0000b","Area":"é","share":1.0,"secret":null}'
 #: Seconds that a loaded machine may take more than it should. Without a bound it was 5.
-SLACK = 2.5
+SLACK_SECONDS = 2.5
 ROUTES = JobType("routes", payload=Region, coalesce=True, max_attempts=7)
 
 
@@ -98,7 +98,7 @@ async def test_asyncio_programs_register_jobs_too(engine: Engine, database_url: 
         assert await jobs.cancel(registered[0].id)
         with pytest.raises(InvalidJob):
             await jobs.submit("routes", "r", {})
-    assert sorted(one.resource for one in all_jobs(engine)) == [f"r{n}" for n in range(5)]
+    assert sorted(job.resource for job in all_jobs(engine)) == [f"r{n}" for n in range(5)]
     assert len(pool.casts) == 5
 
 
@@ -153,7 +153,7 @@ def test_a_job_is_registered_although_the_broker_is_away_and_that_is_logged_as_a
     assert len(all_jobs(engine)) == 3
     pool.outcome = pool.error = None
     jobs.submit("routes", "r", {"year": 1})
-    assert [one.getMessage().partition(" seconds=")[0].partition(" reason=")[0] for one in caplog.records] == [
+    assert [record.getMessage().partition(" seconds=")[0].partition(" reason=")[0] for record in caplog.records] == [
         "the pool cannot be used; redo casts what is submitted here",
         "the pool can be used again",
     ]
@@ -192,7 +192,7 @@ def test_a_client_is_closed_in_time_whatever_becomes_of_its_casts(engine: Engine
     jobs.submit("routes", "r", {"year": 1})
     ended = threading.Thread(target=jobs.close)
     ended.start()
-    ended.join(1.0 + SLACK)
+    ended.join(1.0 + SLACK_SECONDS)
     assert not ended.is_alive()
 
 
@@ -210,7 +210,7 @@ def test_a_job_is_committed_with_the_callers_own_data_or_not_at_all(engine: Engi
         connection.execute(text("INSERT INTO region VALUES ('r')"))
         assert pool.casts == []
     jobs.cast(job)
-    assert [one.id for one in all_jobs(engine)] == [job.id]
+    assert [job.id for job in all_jobs(engine)] == [job.id]
     assert len(pool.casts) == 1
 
 

@@ -44,11 +44,11 @@ def test_failed_parked_and_cancelled_jobs_get_their_attempts_again_and_others_ar
 
     answers = jobs.json("redo", *map(str, wanted), code=1)["jobs"]
 
-    assert [one["id"] for one in answers] == wanted
-    assert [one.get("state") for one in answers] == ["registered", None, "registered", None, "registered"]
+    assert [answer["id"] for answer in answers] == wanted
+    assert [answer.get("state") for answer in answers] == ["registered", None, "registered", None, "registered"]
     assert answers[1]["error"] == f"job {waiting} is registered: only a failed, parked or cancelled job is done again"
     assert "there is no job 99" in answers[3]["error"]
-    assert [jobs.state(one) for one in (parked, cancelled, failed)] == [states.REGISTERED] * 3
+    assert [jobs.state(job) for job in (parked, cancelled, failed)] == [states.REGISTERED] * 3
     assert jobs.client.get(parked).attempts == 0
 
 
@@ -80,7 +80,7 @@ def test_a_database_that_goes_away_between_two_jobs_ends_the_command_with_what_w
 
     assert first == {"id": numbers[0], "state": "cancelled"}
     assert second["error"].endswith(": the server closed the connection; later ones were not tried")
-    assert [jobs.state(one) for one in numbers] == ["cancelled", "registered", "registered"]
+    assert [jobs.state(number) for number in numbers] == ["cancelled", "registered", "registered"]
 
 
 def test_a_job_that_is_named_twice_is_changed_once(jobs: Jobs) -> None:

@@ -97,7 +97,7 @@ def test_standard_input_that_is_not_text_is_an_error(jobs: Jobs) -> None:
 def test_schemas_has_each_type_with_its_schema_and_needs_no_database(jobs: Jobs) -> None:
     document = jobs.json("schemas", variables={"OSRDYNE_JOBS_DATABASE": "nowhere"})
 
-    assert [one["name"] for one in document["types"]] == ["plain", "region"]
+    assert [kind["name"] for kind in document["types"]] == ["plain", "region"]
     region = document["types"][1]
     assert (region["coalesce"], region["max_attempts"]) == (True, 5)
     assert region["payload"]["required"] == ["year"]
@@ -108,12 +108,12 @@ def test_schemas_has_each_type_with_its_schema_and_needs_no_database(jobs: Jobs)
 def test_types_may_be_the_handlers_of_a_worker_and_in_the_current_directory(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [one["name"] for one in jobs.json("schemas", "--types", f"{__name__}:MAPPING")["types"]] == ["mapped"]
+    assert [kind["name"] for kind in jobs.json("schemas", "--types", f"{__name__}:MAPPING")["types"]] == ["mapped"]
     (tmp_path / "here_only.py").write_text("from osrdyne_jobs import JobType\nTYPES = (JobType('here'),)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", ["/nowhere", *__import__("sys").path])
 
-    assert [one["name"] for one in jobs.json("schemas", "--types", "here_only:TYPES")["types"]] == ["here"]
+    assert [kind["name"] for kind in jobs.json("schemas", "--types", "here_only:TYPES")["types"]] == ["here"]
 
 
 def test_without_types_it_says_how_to_name_them(jobs: Jobs) -> None:

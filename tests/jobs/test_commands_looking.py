@@ -15,7 +15,7 @@ __all__ = ["jobs"]
 
 
 def ids(document: dict[str, list[dict[str, int]]]) -> list[int]:
-    return [one["id"] for one in document["jobs"]]
+    return [job["id"] for job in document["jobs"]]
 
 
 def test_each_filter_leaves_the_jobs_that_it_names(jobs: Jobs) -> None:

@@ -80,7 +80,7 @@ def wanted(postgres: Postgres, tmp_path: Path) -> Iterator[Wanted]:
 def test_an_owner_makes_the_tables_and_programs_register_jobs(wanted: Wanted) -> None:
     first = wanted.command("--json")
     assert first.code == 0, first
-    assert [one.split(" was ")[0] for one in json.loads(first.out)["changed"][:3]] == [
+    assert [line.split(" was ")[0] for line in json.loads(first.out)["changed"][:3]] == [
         f"role {wanted.names.owner}",
         f"role {wanted.names.database}",
         f"database {wanted.names.database}",
@@ -191,10 +191,10 @@ def test_several_at_once_make_one_database(wanted: Wanted) -> None:
             done.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
     assert sorted(map(bool, done)) == [False, False, False, True], done
 
@@ -296,4 +296,6 @@ def test_what_cannot_be_done_is_one_line_without_a_password(
 
     assert (done.code, done.out) == (2, b"")
     assert why in done.line
-    assert not any(one in done.err for one in ("s3cret", *wanted.passwords.values(), wanted.server.admin_password))
+    assert not any(
+        password in done.err for password in ("s3cret", *wanted.passwords.values(), wanted.server.admin_password)
+    )

@@ -19,7 +19,7 @@ from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import osrdyne
 from testbed.pool import Pool
 from testbed.postgres import Postgres
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.broker.conftest import make_pool
 from tests.jobs.commands import Jobs, jobs
 
@@ -55,15 +55,15 @@ class Redo:
         new.replace(self._broker)
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(one) for one in self._log.read_text().splitlines(keepends=True) if one.endswith("\n")]
+        return [json.loads(line) for line in self._log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def said(self, message: str) -> dict[str, Any]:
         """Wait for a line of the log."""
-        return until(lambda: next((one for one in self.lines() if one["message"] == message), None), what=message)
+        return until(lambda: next((line for line in self.lines() if line["message"] == message), None), what=message)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_while_the_broker_is_away_it_waits_and_a_signal_ends_it(
 
     assert "nothing listens there" in reason
     assert redo.end(number) == 0
-    assert [one["message"] for one in redo.lines()] == [
+    assert [line["message"] for line in redo.lines()] == [
         "redo started",
         "the broker cannot be used; waiting for it",
         "redo ended",
@@ -130,7 +130,7 @@ def test_a_database_without_tables_ends_it_with_what_to_do(tmp_path: Path, start
     (tmp_path / "empty.db").touch()
     redo = start(f"sqlite:///{tmp_path}/empty.db", NOBODY)
 
-    assert redo.process.wait(PATIENCE) == 2
+    assert redo.process.wait(PATIENCE_SECONDS) == 2
     assert redo._log.read_text().splitlines()[-1].endswith("make them with `osrdyne jobs migrate`.")
 
 

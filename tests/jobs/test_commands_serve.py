@@ -18,7 +18,7 @@ import steps
 from osrdyne_jobs import engine_for, migrate
 from testbed.command_line import osrdyne
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.broker.conftest import make_pool
 from tests.jobs.administration import TOKEN, Administration
 from tests.jobs.commands import TYPES_AT
@@ -44,18 +44,18 @@ class Served:
             )
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(one) for one in self._log.read_text().splitlines(keepends=True) if one.endswith("\n")]
+        return [json.loads(line) for line in self._log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def client(self, token: str | None) -> Administration:
         def address() -> str | None:
             assert self.process.poll() is None, self._log.read_text()
-            return next((one["address"] for one in self.lines() if "address" in one), None)
+            return next((line["address"] for line in self.lines() if "address" in line), None)
 
         return Administration(until(address), token)
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -81,16 +81,16 @@ JOB = {"type": "region", "resource": "r", "payload": {"year": 2013}}
 
 
 def test_the_command_of_the_page_serves_and_ends_at_a_signal(start: Callable[..., Served], tmp_path: Path) -> None:
-    (line,) = [one for one in PAGE.splitlines() if one.startswith("osrdyne jobs serve")]
+    (line,) = [line for line in PAGE.splitlines() if line.startswith("osrdyne jobs serve")]
     (tmp_path / "jobs.token").write_text(f"{TOKEN}\n")
     words = shlex.split(line.replace("/etc/osrdyne/core", str(tmp_path)).replace("8043", "0"))[3:]
     served = start(*words)
     client = served.client(TOKEN)
     assert client.ask("GET", "/api/jobs", authorization="").status == 401
     assert client.ask("POST", "/api/jobs", JOB).status == 201
-    assert [one["name"] for one in client.get("/api/jobs/schemas")] == ["plain", "region"]
+    assert [schema["name"] for schema in client.get("/api/jobs/schemas")] == ["plain", "region"]
     assert served.end() == 0
-    assert [one["message"] for one in served.lines()] == ["the administration of jobs is served"]
+    assert [line["message"] for line in served.lines()] == ["the administration of jobs is served"]
 
 
 def test_the_variable_may_hold_the_token_and_none_is_needed_on_loopback(start: Callable[..., Served]) -> None:
@@ -118,7 +118,7 @@ def test_a_broker_that_comes_later_gets_the_jobs_that_are_created_from_then_on(
     assert client.ask("POST", "/api/jobs", JOB).status == 201
     # When the address is one at which a broker answers
     file.write_text(pool.client_uri)
-    until(lambda: any("the broker can be used again" in one["message"] for one in served.lines()), what="the broker")
+    until(lambda: any("the broker can be used again" in line["message"] for line in served.lines()), what="the broker")
     assert client.ask("POST", "/api/jobs", JOB).status == 201
     # Then only the second job is cast; no worker group of its resource runs
     until(lambda: pool.depth(pool.names.orphan_queue) == 1, what="the cast")

@@ -23,7 +23,7 @@ from osrdyne_jobs.job_types import MOST_PAYLOAD
 from osrdyne_jobs.store import administration
 from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.broker.conftest import make_daemon, make_pool
 
 __all__ = ["make_daemon", "make_pool"]
@@ -49,7 +49,7 @@ def test_the_programs_of_the_page_do_a_job_together(
             env=environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +73,7 @@ def test_the_programs_of_the_page_do_a_job_together(
         finally:
             engine.dispose()
             process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def in_place(text: str, directory: Path, addresses: dict[str, str]) -> str:
@@ -89,8 +89,8 @@ def test_the_commands_of_the_page_make_show_and_change_a_job(tmp_path: Path, mon
     export, *commands = in_place(COMMANDS[1], tmp_path, {"jobs.address": f"sqlite:///{tmp_path}/jobs.db"}).splitlines()
     variables = dict(word.split("=", 1) for word in shlex.split(export)[1:])
     done = [osrdyne(*shlex.split(line, comments=True)[1:], variables=variables) for line in commands]
-    assert [(one.code, one.err) for one in done] == [(0, "")] * len(commands)
-    ran = {shlex.split(line)[2]: one.out.decode() for line, one in zip(commands, done, strict=True)}
+    assert [(result.code, result.err) for result in done] == [(0, "")] * len(commands)
+    ran = {shlex.split(line)[2]: result.out.decode() for line, result in zip(commands, done, strict=True)}
     assert ran["schemas"].startswith("name: rebuild-routes\n")
     assert ran["create"].startswith("job 1 is registered")
     assert 'payload: {"year": 2013}' in ran["show"]

@@ -38,7 +38,9 @@ with sqlalchemy.create_engine(sys.argv[1]).connect() as connection:
 
 def processes_in(directory: Path) -> list[psutil.Process]:
     """The processes of a server: they work in its directory."""
-    return [one for one in psutil.process_iter(["cwd"]) if (one.info["cwd"] or "").startswith(str(directory))]
+    return [
+        process for process in psutil.process_iter(["cwd"]) if (process.info["cwd"] or "").startswith(str(directory))
+    ]
 
 
 def segment(server: Postgres) -> str:

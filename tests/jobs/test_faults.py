@@ -47,8 +47,8 @@ def test_no_job_is_lost_and_none_overlaps_whatever_is_killed_or_stopped() -> Non
     assert (found["parked"], found["lost"], found["overlapping"]) == (0, 0, 0)
     # each kind has happened, and a worker that woke up was refused
     kinds = json.loads(done.stdout)["kinds"]
-    assert {kind: one["injected"] for kind, one in kinds.items()} == dict.fromkeys(KINDS, 1)
-    assert all(one["evidence"] for one in kinds.values())
+    assert {kind: counts["injected"] for kind, counts in kinds.items()} == dict.fromkeys(KINDS, 1)
+    assert all(kind["evidence"] for kind in kinds.values())
     assert found["refused"] >= 1
     # jobs that may be coalesced were
     assert found["runs"] < found["registered"]

@@ -34,7 +34,7 @@ def test_each_state_has_its_number_and_its_oldest_job(jobs: Store) -> None:
     jobs.finish(jobs.begun("c"), states.FAILED, "no")
     registered_ago(jobs, old, 2 * LONG)
 
-    found = {one.state: one for one in jobs.do(figures.by_state)}
+    found = {figure.state: figure for figure in jobs.do(figures.by_state)}
 
     assert list(found) == list(states.STATES)
     assert (found[states.REGISTERED].jobs, found[states.REGISTERED].oldest) == (2, old)
@@ -91,7 +91,7 @@ def test_failures_of_one_cause_count_together_the_most_frequent_first(jobs: Stor
 
 def test_causes_differ_by_type_and_by_words() -> None:
     failures = [(1, "a", "boom"), (2, "b", "boom"), (3, "a", "bang"), (4, "a", "boom")]
-    assert [(one.type, one.reason, one.jobs, one.latest) for one in figures.grouped_causes(failures)] == [
+    assert [(cause.type, cause.reason, cause.jobs, cause.latest) for cause in figures.grouped_causes(failures)] == [
         ("a", "boom", 2, 4),
         ("a", "bang", 1, 3),
         ("b", "boom", 1, 2),
@@ -153,4 +153,8 @@ def test_migrations_make_the_tables_that_the_code_knows(jobs: Store) -> None:
         )
         found = compare_metadata(context, metadata)
     # The history was made with columns that may be null.
-    assert [one for one in found if not (isinstance(one, list) and one[0][0] == "modify_nullable")] == []
+    assert [
+        difference
+        for difference in found
+        if not (isinstance(difference, list) and difference[0][0] == "modify_nullable")
+    ] == []

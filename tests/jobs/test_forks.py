@@ -35,13 +35,13 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 def resources(engine: Engine) -> list[str]:
     with reading(engine) as connection:
-        return sorted(one.resource for one in listed(connection))
+        return sorted(job.resource for job in listed(connection))
 
 
 def submit(jobs: JobClient, name: str) -> list[str]:
     """Register jobs, and return the resources that the database then has for their ids."""
     registered = [jobs.submit("routes", f"{name}-{number:02}", {"n": number}) for number in range(EACH)]
-    return [jobs.get(one.id).resource for one in registered]
+    return [jobs.get(job.id).resource for job in registered]
 
 
 def named(*names: str) -> list[str]:
@@ -66,7 +66,7 @@ def test_forks_and_their_parent_register_jobs_at_once_and_each_has_its_own_answe
         assert submit(jobs, "parent") == named("parent")
         os.close(reading_end)
         os.close(writing_end)
-        assert [one.result() for one in forks] == [named("one"), named("two")]
+        assert [fork.result() for fork in forks] == [named("one"), named("two")]
         assert submit(jobs, "after") == named("after")
     assert resources(engine) == named("before", "one", "two", "parent", "after")
 
@@ -107,8 +107,8 @@ def test_a_job_of_a_fork_stays_when_the_parent_closes_the_database_meanwhile(dat
         jobs.close()
         os.write(closed[1], b"1")
         assert fork.result() == named("late")
-    for one in (*begun, *closed):
-        os.close(one)
+    for process in (*begun, *closed):
+        os.close(process)
     assert resources(engine) == named("before", "early", "late")
 
 

@@ -81,5 +81,5 @@ def test_no_request_is_answered_as_a_fault_of_the_server_and_true_requests_are_a
     assert expected <= seen
     assert not seen & {b"500", b"503"}
     assert served.get("/api/jobs")["jobs"]
-    assert {one["message"] for one in process.lines() if one["level"] != "info"} == set()
+    assert {line["message"] for line in process.lines() if line["level"] != "info"} == set()
     assert process.end() == 0

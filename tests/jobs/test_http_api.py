@@ -86,7 +86,7 @@ def test_jobs_are_listed_by_what_is_asked_for(api: Administration, jobs: Store) 
     jobs.finish(jobs.begun("a"))
 
     def listed(asked: str) -> list[int]:
-        return [one["id"] for one in api.get(f"/api/jobs?{asked}")["jobs"]]
+        return [job["id"] for job in api.get(f"/api/jobs?{asked}")["jobs"]]
 
     assert listed("") == numbers
     assert listed("type=t&resource=b") == [numbers[1], numbers[3]]
@@ -102,7 +102,7 @@ def test_a_list_comes_in_pages_and_each_says_where_the_next_begins(api: Administ
     numbers = [jobs.register() for _ in range(4)]
     first = api.get("/api/jobs?most=2")
     second = api.get(f"/api/jobs?most=2&after={first['next']}")
-    assert [one["id"] for one in first["jobs"] + second["jobs"]] == numbers
+    assert [job["id"] for job in first["jobs"] + second["jobs"]] == numbers
     assert (first["next"], second["next"]) == (numbers[1], None)
 
 
@@ -135,7 +135,7 @@ def test_a_job_is_shown_with_its_attempts(api: Administration, jobs: Store) -> N
     (run,) = shown["runs"]
     assert (run["token"], run["worker"], run["outcome"]) == (begun.token, "w", "failed")
     assert (run["reason"], run["traceback"]) == ("ValueError: no", "Traceback of it")
-    times = [datetime.fromisoformat(one) for one in (shown["registered_at"], run["began_at"], run["ended_at"])]
+    times = [datetime.fromisoformat(moment) for moment in (shown["registered_at"], run["began_at"], run["ended_at"])]
     assert times == sorted(times)
     assert times[0].timestamp() == pytest.approx(jobs.get(number).registered_at, abs=0.001)
 
@@ -188,12 +188,12 @@ def test_figures_and_schemas_are_shown(api: Administration, jobs: Store) -> None
     number = jobs.register(attempts=1)
     jobs.finish(jobs.begun(), states.FAILED, "ValueError: no")
     found = api.get("/api/jobs/figures")
-    assert [one["state"] for one in found["states"] if one["jobs"]] == [states.PARKED]
+    assert [state["state"] for state in found["states"] if state["jobs"]] == [states.PARKED]
     assert found["causes"] == [{"type": "t", "reason": "ValueError: no", "jobs": 1, "latest": number}]
     assert (found["runs"]["failed"], found["redo_lag"], found["expired_leases"]) == (1, 0, 0)
 
-    schemas = {one["name"]: one for one in api.get("/api/jobs/schemas")}
-    assert {name: one["coalesce"] for name, one in schemas.items()} == {"t": False, "rebuild": True}
+    schemas = {schema["name"]: schema for schema in api.get("/api/jobs/schemas")}
+    assert {name: schema["coalesce"] for name, schema in schemas.items()} == {"t": False, "rebuild": True}
     assert schemas["t"]["payload"]["additionalProperties"] == {"type": "integer"}
 
 
@@ -212,9 +212,9 @@ def test_the_description_names_every_endpoint_its_answers_and_its_errors(api: Ad
         "/api/jobs/{id}/cancel": ["post"],
     }
     for methods in paths.values():
-        for one in methods.values():
-            assert one["security"] == [{"HTTPBearer": []}]
-            answers = one["responses"]
+        for method in methods.values():
+            assert method["security"] == [{"HTTPBearer": []}]
+            answers = method["responses"]
             assert {"401", "422", "503"} <= set(answers)
             for status in set(answers) - {"204"}:
                 assert answers[status]["content"]["application/json"]["schema"]

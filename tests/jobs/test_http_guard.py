@@ -20,7 +20,7 @@ from osrdyne_jobs.http import create_app, endpoints, guard, serve
 from osrdyne_runtime.door import Door
 from osrdyne_runtime.serve import answers
 from testbed import odd_headers
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.jobs.administration import TOKEN, Administration, administration
 
 JSON = {"content-type": "application/json"}
@@ -79,7 +79,7 @@ def test_a_token_that_changed_counts_at_the_next_request(
         assert (answers(TOKEN), answers(other)) == (401, 200)
         file.write_text("short")
         assert (answers("short"), answers(other)) == (401, 200)
-    assert [one.getMessage()[:24] for one in caplog.records if "token" in one.getMessage()] == [
+    assert [record.getMessage()[:24] for record in caplog.records if "token" in record.getMessage()] == [
         "the token cannot be read"
     ] * 2
 
@@ -159,7 +159,7 @@ def test_all_but_the_files_of_the_page_and_the_health_needs_the_token(guarded: A
 
 def test_the_files_of_the_page_and_the_health_need_no_token(guarded: Administration) -> None:
     found = {path: guarded.ask("GET", path, authorization="") for path in guard.OPEN}
-    assert {path: one.status for path, one in found.items()} == dict.fromkeys(guard.OPEN, 200)
+    assert {path: answer.status for path, answer in found.items()} == dict.fromkeys(guard.OPEN, 200)
     assert found["/healthz"].text == "ok\n"
 
 
@@ -192,7 +192,7 @@ def test_a_body_that_is_too_large_is_refused(guarded: Administration, chunked: b
 
 def until_closed(served: Administration, said: str) -> bytes:
     """Return what the server answers to this before it closes the connection."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as one:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_SECONDS) as one:
         one.sendall(said.replace("\n", "\r\n").encode())
         answer = b""
         while got := one.recv(65_536):

@@ -36,7 +36,9 @@ def scraped(served: Administration) -> Samples:
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
     families = text_string_to_metric_families(answer.text)
-    return {(one.name, "".join(one.labels.values())): one.value for family in families for one in family.samples}
+    return {
+        (sample.name, "".join(sample.labels.values())): sample.value for family in families for sample in family.samples
+    }
 
 
 def test_a_scrape_shows_jobs_runs_ages_and_lag(served: Administration, jobs: Store) -> None:

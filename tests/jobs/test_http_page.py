@@ -101,7 +101,7 @@ def test_states_failures_and_jobs_are_shown(browser: Browser, jobs: Store) -> No
         assert '"n": 1' in seen.text("#payload")
         assert seen.usable() == ["Redo", "Cancel", "Delete"]
         assert browser.problems == []
-        assert {one.removeprefix(served.address).partition("?")[0] for one in browser.requests} == {
+        assert {request.removeprefix(served.address).partition("?")[0] for request in browser.requests} == {
             *("", "page.css", "page.js"),
             *("api/jobs", "api/jobs/figures", f"api/jobs/{number}"),
         }
@@ -157,7 +157,7 @@ def test_the_page_asks_for_the_token_and_keeps_it_for_its_tab(browser: Browser, 
         seen.enter("#token", TOKEN)
         seen.shows("region-7", "#list")
         assert browser.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
-        assert [one for one in browser.requests if TOKEN in one] == []
+        assert [request for request in browser.requests if TOKEN in request] == []
         seen = Seen(browser, served)
         seen.shows("region-7", "#list")
         seen.click("Forget the token")
@@ -171,7 +171,7 @@ def test_names_and_reasons_that_are_markup_stay_text(browser: Browser, jobs: Sto
         seen = Seen(browser, served)
         seen.click(f"job {number}", "#list")
         seen.shows(MARKUP, "#attempts")
-        assert all(MARKUP in seen.text(one) for one in ("#list", "#causes", "#fields"))
+        assert all(MARKUP in seen.text(place) for place in ("#list", "#causes", "#fields"))
         assert browser.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0
         assert browser.problems == []
 

@@ -34,7 +34,7 @@ def answers(served: Administration) -> list[Answer]:
 
 
 def errors(found: list[Answer]) -> set[tuple[int, str]]:
-    return {(one.status, one.json["error"]) for one in found}
+    return {(answer.status, answer.json["error"]) for answer in found}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_the_error_for_an_unreachable_server_hides_its_address_and_it_is_used_ag
         ((status, error),) = errors(found)
         assert (status, "the database is away" in error) == (503, True)
         secrets = [str(engine.url.password), str(engine.url.host), str(engine.url.port), "Traceback"]
-        assert [one for one in secrets for answer in found if one in answer.text] == []
+        assert [secret for secret in secrets for answer in found if secret in answer.text] == []
         assert served.ask("GET", "/healthz").text == "ok\n"
         private_postgres.start()
         until(lambda: served.ask("GET", "/api/jobs").status == 200)

@@ -19,7 +19,7 @@ from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
 from testbed.job_worker import SCRIPTED, TOGETHER
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import JOBS
 from tests.broker.conftest import make_daemon, make_pool
 
@@ -40,7 +40,7 @@ class Jobs:
         return [line.split() for line in self._runs.read_text().splitlines()] if self._runs.exists() else []
 
     def words(self) -> list[str]:
-        return [one[0] for one in self.runs()]
+        return [run[0] for run in self.runs()]
 
     def until(self, state: str, *numbers: int) -> None:
         def all_are() -> bool:
@@ -51,7 +51,7 @@ class Jobs:
 
     def attempts(self, number: int) -> list[str]:
         with reading(self.engine) as connection:
-            return [str(one["outcome"]) for one in administration.attempts(connection, number)]
+            return [str(attempt["outcome"]) for attempt in administration.attempts(connection, number)]
 
 
 @pytest.fixture
@@ -83,14 +83,14 @@ def redo(live: Jobs) -> Iterator[None]:
     thread.start()
     yield
     stop.set()
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_SECONDS)
 
 
 def test_jobs_of_cold_resources_are_done_by_workers_that_start_for_them(live: Jobs) -> None:
     numbers = [live.jobs.submit("scripted", resource, {}).id for resource in ("a", "b", "a")]
     live.until(states.DONE, *numbers)
-    ends = [(one[2], int(one[3])) for one in live.runs() if one[0] == "ends"]
-    assert sorted(ends, key=lambda one: one[1]) == list(zip("aba", numbers, strict=True))
+    ends = [(run[2], int(run[3])) for run in live.runs() if run[0] == "ends"]
+    assert sorted(ends, key=lambda end: end[1]) == list(zip("aba", numbers, strict=True))
 
 
 async def test_jobs_that_an_asyncio_program_registers_are_done(live: Jobs, database_url: str) -> None:
@@ -99,7 +99,7 @@ async def test_jobs_that_an_asyncio_program_registers_are_done(live: Jobs, datab
         AsyncJobClient(database_url, TYPES, client) as jobs,
     ):
         registered = await asyncio.gather(*(jobs.submit("scripted", key, {}) for key in "ab"))
-    live.until(states.DONE, *(one.id for one in registered))
+    live.until(states.DONE, *(job.id for job in registered))
 
 
 def test_what_was_registered_without_a_cast_is_done_all_the_same(live: Jobs, redo: None) -> None:
@@ -113,7 +113,7 @@ def test_a_job_whose_worker_died_is_done_by_the_next_worker(live: Jobs, redo: No
     number = live.jobs.submit("scripted", "a", {"crashes": 1}).id
     live.until(states.DONE, number)
     assert live.attempts(number) == [states.LOST, states.DONE]
-    first, second = (one for one in live.runs() if one[0] == "begins")
+    first, second = (run for run in live.runs() if run[0] == "begins")
     assert int(second[5]) > int(first[5])
     assert first[6] != second[6]
 
@@ -133,7 +133,7 @@ def test_a_worker_that_gets_sigterm_ends_its_job_and_leaves_the_next_one_to_anot
     second = live.jobs.submit("scripted", "a", {}).id
     os.kill(int(live.runs()[0][6]), signal.SIGTERM)
     live.until(states.DONE, first, second)
-    workers = [(int(one[3]), one[6]) for one in live.runs() if one[0] == "ends"]
+    workers = [(int(run[3]), run[6]) for run in live.runs() if run[0] == "ends"]
     assert [job for job, _ in workers] == [first, second]
     assert workers[0][1] != workers[1][1]
 
@@ -148,7 +148,7 @@ def test_a_worker_that_slept_past_its_lease_is_fenced_off(live: Jobs, redo: None
     until(lambda: live.attempts(number) == [states.LOST], what="the loss of the lease")
     done: list[Run] = []
     take_over(live, done)
-    assert [one.attempt for one in done] == [2]
+    assert [job.attempt for job in done] == [2]
     # And the one that wakes up writes nothing, whether it has heard of it or not
     os.kill(asleep, signal.SIGCONT)
     until(lambda: {"hears", "refused"} & {*live.words()}, what="the end of the first run")

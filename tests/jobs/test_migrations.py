@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 from osrdyne_jobs.database import engines as database
 from osrdyne_jobs.database.engines import ADDITIONS, check_tables, engine_for, migrate, reading, writing
 from osrdyne_jobs.errors import JobError, NoSchema
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -61,11 +61,11 @@ def backed_up(without_additions: Engine) -> Iterator[threading.Event]:
         with without_additions.connect() as connection:
             connection.execute(text("LOCK TABLE osrdyne_job_run IN ACCESS SHARE MODE"))
             begun.set()
-            over.wait(PATIENCE)
+            over.wait(PATIENCE_SECONDS)
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert begun.wait(PATIENCE)
+    assert begun.wait(PATIENCE_SECONDS)
     yield over
     over.set()
     thread.join()
@@ -83,12 +83,12 @@ def test_a_migration_that_waits_for_a_back_up_holds_up_no_program(
                 lambda: connection.execute(text(_WAITING)).scalar_one() == 1, every=0.01, what="a migration that waits"
             )
         # Waits behind the migration, which gives way
-        with writing(without_additions, timeout=PATIENCE) as connection:
+        with writing(without_additions, timeout=PATIENCE_SECONDS) as connection:
             connection.execute(text("UPDATE osrdyne_job_run SET reason = ''"))
         assert not noted(without_additions)
     finally:
         backed_up.set()
-        migration.join(PATIENCE)
+        migration.join(PATIENCE_SECONDS)
     check_tables(without_additions)
 
 

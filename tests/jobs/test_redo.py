@@ -19,7 +19,7 @@ from osrdyne_jobs import redo as redo_module
 from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.database.tables import job
 from osrdyne_jobs.store import records, running, scans
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 PLAIN = JobType("plain")
 LONG = 3600.0
@@ -219,7 +219,9 @@ def test_a_leader_whose_casts_do_not_get_through_for_longer_than_its_lease_lets_
     cut_off.away = True
     time = [0.0]
     monkeypatch.setattr(redo_module, "time", SimpleNamespace(monotonic=lambda: time[0]))
-    leader, standby = (redo(engine, one, name, lease=LONG, interval=0.0) for one, name in ((cut_off, "a"), (pool, "b")))
+    leader, standby = (
+        redo(engine, connection, name, lease=LONG, interval=0.0) for connection, name in ((cut_off, "a"), (pool, "b"))
+    )
     assert leader.scan().leading
     time[0] = LONG
     assert (leader.scan().leading, standby.scan().leading) == (True, False)
@@ -247,7 +249,7 @@ def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(
         until(lambda: pool.keys)
     finally:
         stop.set()
-        thread.join(PATIENCE)
+        thread.join(PATIENCE_SECONDS)
     assert outages(caplog) == 1
     with engine.begin() as connection:
         assert scans.lead(connection, holder="other", lease=1.0)

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 
 from osrdyne_jobs.database.engines import async_engine_for, engine_for, reading
 from osrdyne_jobs.database.sqlite_queue import SUFFIX, WRITE_AHEAD_LOG, PlaceInQueue, QueuedConnection
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: Waits for the turn at a file, says so, and keeps it until its standard input ends.
 HOLDER = """
@@ -61,7 +61,7 @@ def written(engine: Engine) -> list[str]:
 
 
 def waiting() -> int:
-    return sum(one.name == "osrdyne jobs: queue" for one in threading.enumerate())
+    return sum(thread.name == "osrdyne jobs: queue" for thread in threading.enumerate())
 
 
 def until_waiting(number: int = 1) -> None:
@@ -141,7 +141,7 @@ def test_a_program_that_is_not_in_the_queue_is_waited_for_too(engine: Engine, tm
         other.execute("INSERT INTO written VALUES ('before')")
         other.execute("COMMIT")
         other.close()
-    assert [one.result() for one in done] == [None, None]
+    assert [future.result() for future in done] == [None, None]
     assert written(engine) == ["before", "after", "after"]
 
 
@@ -171,7 +171,7 @@ def test_a_statement_that_is_not_in_the_queue_waits_for_a_writer_too(engine: Eng
     with ThreadPoolExecutor(1) as threads:
         with engine.begin() as connection:
             done = threads.submit(insert)
-            assert waits.wait(PATIENCE)
+            assert waits.wait(PATIENCE_SECONDS)
             connection.exec_driver_sql("INSERT INTO written VALUES ('before')")
         done.result()
     assert written(engine) == ["before", "after"]
@@ -212,7 +212,7 @@ def test_a_new_file_that_another_program_writes_to_is_opened_when_that_program_h
         until(lambda: mode.done() or tries.count(WRITE_AHEAD_LOG) > 1, what="a second try")
         other.execute("COMMIT")
         # I expect that it waited
-        assert mode.result(PATIENCE) == "wal"
+        assert mode.result(PATIENCE_SECONDS) == "wal"
     other.close()
     engine.dispose()
 

@@ -23,7 +23,7 @@ from osrdyne_jobs.database.tables import attempt, job, job_history, lock, run
 from osrdyne_jobs.errors import LeaseLost, NoSchema, UnknownJob, WrongState
 from osrdyne_jobs.store import administration, history, outcomes, records, registration, running, scans
 from testbed.postgres import Postgres
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 T = TypeVar("T")
 #: Longer than any test.
@@ -79,11 +79,11 @@ class Store:
         return self.do(lambda c: administration.get(c, number))
 
     def attempts(self, number: int) -> list[Any]:
-        return [one["outcome"] for one in self.do(lambda c: administration.attempts(c, number))]
+        return [attempt["outcome"] for attempt in self.do(lambda c: administration.attempts(c, number))]
 
     def cast_due(self, most: int = 100, pause: float = LONG) -> tuple[int, list[str]]:
         due, hints = self.do(lambda c: scans.cast_due(c, most=most, pause=pause))
-        return due, [one.resource for one in hints]
+        return due, [hint.resource for hint in hints]
 
     def rows(self, table: Table) -> int:
         return self.do(lambda c: c.execute(select(func.count()).select_from(table)).scalar_one())
@@ -212,7 +212,7 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
             running.hold(writing, begun.grip)
             going = threads.submit(jobs.go_on, begun)
             until(lambda: postgres.psql(WAITING, name) == "1", what="the wait for the transaction")
-        assert going.result(PATIENCE) is not None
+        assert going.result(PATIENCE_SECONDS) is not None
     jobs.engine.dispose()
     postgres.drop_database(name)
 
@@ -259,8 +259,8 @@ def test_of_many_workers_that_begin_at_once_one_does(jobs: Store) -> None:
     for _ in range(5):
         number = jobs.register()
         with ThreadPoolExecutor(8) as threads:
-            begun = [one for one in threads.map(lambda n: jobs.begin(worker=str(n)), range(8)) if one is not None]
-        assert [one.job for one in begun] == [number]
+            begun = [run for run in threads.map(lambda n: jobs.begin(worker=str(n)), range(8)) if run is not None]
+        assert [run.job for run in begun] == [number]
         jobs.finish(begun[0])
 
 
@@ -270,7 +270,7 @@ def test_one_run_does_all_waiting_jobs_that_coalesce_and_a_second_those_that_com
     meanwhile = [jobs.register(coalesce=True) for _ in range(4)]
     assert (first.jobs, first.job) == (3, before[-1])
     jobs.finish(first)
-    assert [jobs.state(one) for one in before] == [states.DONE] * 3
+    assert [jobs.state(job) for job in before] == [states.DONE] * 3
     second = jobs.begun()
     assert (second.jobs, second.job) == (4, meanwhile[-1])
     jobs.finish(second)
@@ -304,7 +304,7 @@ def test_a_job_that_failed_often_enough_is_parked_with_the_history_of_its_attemp
     assert jobs.begin() is None
     assert (jobs.state(number), jobs.get(number).reason) == (states.PARKED, "second")
     history = jobs.do(lambda c: administration.attempts(c, number))
-    assert [(one["outcome"], one["reason"], one["worker"]) for one in history] == [
+    assert [(entry["outcome"], entry["reason"], entry["worker"]) for entry in history] == [
         ("failed", "first", "w"),
         ("failed", "second", "w"),
     ]
@@ -378,7 +378,7 @@ def test_a_transaction_of_a_run_holds_a_successor_up_and_not_the_renewal_of_its_
             successor = threads.submit(jobs.begun)
             with pytest.raises(TimeoutError):
                 successor.result(0.5)
-        assert successor.result(PATIENCE).token > former.token
+        assert successor.result(PATIENCE_SECONDS).token > former.token
     engine.dispose()
     postgres.drop_database(name)
 
@@ -508,9 +508,12 @@ def test_jobs_of_one_run_that_are_deleted_at_once_leave_no_run(postgres: Postgre
             # Until the first deletion is committed, the second one cannot know whether its run is still needed
             waiting = partial(jobs.do, lambda connection: connection.exec_driver_sql(WAITING).scalar())
             until(lambda: waiting() == 1 or deleted.done(), what="the second deletion")
-        deleted.result(PATIENCE)
+        deleted.result(PATIENCE_SECONDS)
     with reading(jobs.engine) as connection:
-        assert [connection.execute(select(func.count()).select_from(one)).scalar() for one in (attempt, run)] == [0, 0]
+        assert [connection.execute(select(func.count()).select_from(table)).scalar() for table in (attempt, run)] == [
+            0,
+            0,
+        ]
     jobs.engine.dispose()
 
 
@@ -623,7 +626,7 @@ def test_jobs_that_ended_move_to_the_history_and_leave_it_in_batches(jobs: Store
     assert [jobs.state(number) for number in numbers] == [states.DONE] * 4 + [states.REGISTERED]
     assert jobs.attempts(numbers[0]) == [states.DONE]
     listed = jobs.do(lambda c: administration.listed(c, history=True))
-    assert [one.id for one in listed] == numbers[:4]
+    assert [job.id for job in listed] == numbers[:4]
     assert [archive(keep=-1), archive(keep=-1)] == [(0, 3), (0, 1)]
     assert [jobs.rows(table) for table in (job_history, attempt, run)] == [0] * 3
     assert jobs.register() > max(numbers)
@@ -635,7 +638,7 @@ def test_jobs_are_listed_by_what_is_asked_for_and_in_pages(jobs: Store) -> None:
 
     def listed(**asked: Any) -> list[int]:
         with reading(jobs.engine) as connection:
-            return [one.id for one in administration.listed(connection, **asked)]
+            return [job.id for job in administration.listed(connection, **asked)]
 
     assert listed() == numbers
     assert listed(resource="b") == [numbers[1], numbers[3]]

@@ -22,7 +22,7 @@ from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.errors import NoSchema
 from osrdyne_jobs.store import administration, records, running, scans, tracebacks
 from osrdyne_worker import Reject, Request
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 PLAIN = JobType("plain", payload=dict[str, int])
 SINGLE = JobType("single", payload=dict[str, int], max_attempts=1)
@@ -62,8 +62,8 @@ def make_worker(engine: Engine) -> Iterator[MakeWorker]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for worker in made:
+        worker.close()
 
 
 @pytest.fixture
@@ -90,11 +90,11 @@ def test_a_handler_gets_what_was_registered_and_all_that_is_due_is_done(
     jobs = [client.submit("plain", "r", {"n": n}) for n in range(3)]
     client.submit("plain", "other", {"n": 9})
     make_worker(runs.append, name="w").handle(request())
-    assert [(one.payload, one.job, one.attempt, one.jobs) for one in runs] == [
+    assert [(run.payload, run.job, run.attempt, run.jobs) for run in runs] == [
         ({"n": n}, job.id, 1, 1) for n, job in enumerate(jobs)
     ]
     assert [state(engine, job.id) for job in jobs] == [states.DONE] * 3
-    assert sorted(one.token for one in runs) == [one.token for one in runs]
+    assert sorted(run.token for run in runs) == [run.token for run in runs]
 
 
 def restore_what_was_empty(engine: Engine) -> None:
@@ -114,13 +114,13 @@ def test_a_worker_does_jobs_whose_ids_came_again_with_a_restored_database(
 ) -> None:
     worker = make_worker(lambda _: None)
     before = [client.submit("plain", "r", {}).id for _ in range(3)]
-    for one in before:
-        worker.handle(request(job=one))
+    for job in before:
+        worker.handle(request(job=job))
     restore_what_was_empty(engine)
     again = [client.submit("plain", "r", {}).id for _ in range(3)]
     assert again == before
     worker.handle(request(job=again[0]))
-    assert [state(engine, one) for one in again] == [states.DONE] * 3
+    assert [state(engine, job) for job in again] == [states.DONE] * 3
 
 
 def test_a_run_of_before_a_restore_touches_no_run_that_has_its_token_now(
@@ -131,7 +131,7 @@ def test_a_run_of_before_a_restore_touches_no_run_that_has_its_token_now(
 
     def handler(run: Run) -> None:
         runs.append(run)
-        assert goes_on.wait(PATIENCE)
+        assert goes_on.wait(PATIENCE_SECONDS)
         with run.transaction():
             pass
 
@@ -149,8 +149,8 @@ def test_a_run_of_before_a_restore_touches_no_run_that_has_its_token_now(
     with pytest.raises(LeaseLost), runs[0].transaction():
         pass
     goes_on.set()
-    former.result(PATIENCE)
-    latter.result(PATIENCE)
+    former.result(PATIENCE_SECONDS)
+    latter.result(PATIENCE_SECONDS)
     assert state(engine, now.id) == states.DONE
 
 
@@ -162,7 +162,7 @@ def test_one_worker_tells_its_runs_apart_where_a_restored_database_gave_both_one
 
     def handler(run: Run) -> None:
         runs.append(run)
-        assert goes_on.wait(PATIENCE)
+        assert goes_on.wait(PATIENCE_SECONDS)
 
     worker = make_worker(handler, lease=STEADY, threads=2)
     client.submit("plain", "r", {})
@@ -174,8 +174,8 @@ def test_one_worker_tells_its_runs_apart_where_a_restored_database_gave_both_one
     until(lambda: len(runs) > 1, what="the run of the restored database")
     until(runs[0].cancelled.is_set, what="the news that the lease is lost")
     goes_on.set()
-    former.result(PATIENCE)
-    latter.result(PATIENCE)
+    former.result(PATIENCE_SECONDS)
+    latter.result(PATIENCE_SECONDS)
     assert not runs[1].cancelled.is_set()
     assert state(engine, now.id) == states.DONE
 
@@ -235,7 +235,7 @@ def test_a_job_that_takes_longer_than_its_lease_keeps_its_lock(
     def slow(run: Run) -> None:
         tokens.append(run.token)
         began.set()
-        release.wait(PATIENCE)
+        release.wait(PATIENCE_SECONDS)
 
     def expiry() -> float:
         with reading(engine) as connection:
@@ -243,14 +243,14 @@ def test_a_job_that_takes_longer_than_its_lease_keeps_its_lock(
 
     job = client.submit("plain", "r", {})
     handled = aside(make_worker(slow, lease=STEADY).handle, request())
-    assert began.wait(PATIENCE)
+    assert began.wait(PATIENCE_SECONDS)
     first = expiry()
     until(lambda: expiry() > first + STEADY, what="renewed leases")
     with engine.begin() as connection:
         assert scans.lose(connection, 10) == 0
     make_worker(slow, name="other").handle(request())
     release.set()
-    handled.result(PATIENCE)
+    handled.result(PATIENCE_SECONDS)
     assert (len(tokens), state(engine, job.id)) == (1, states.DONE)
 
 
@@ -265,8 +265,8 @@ def test_a_worker_that_lost_its_lease_hears_of_it_and_can_write_nothing(
         runs.append(run)
         if len(runs) > 1:
             return
-        assert taken.wait(PATIENCE)
-        assert run.cancelled.wait(PATIENCE)
+        assert taken.wait(PATIENCE_SECONDS)
+        assert run.cancelled.wait(PATIENCE_SECONDS)
         try:
             with run.transaction():
                 fenced.append("written")
@@ -282,7 +282,7 @@ def test_a_worker_that_lost_its_lease_hears_of_it_and_can_write_nothing(
         assert scans.lose(connection, 10) == 1
     make_worker(slow, name="other").handle(request())
     taken.set()
-    handled.result(PATIENCE)
+    handled.result(PATIENCE_SECONDS)
     assert (fenced, state(engine, job.id), len(runs)) == (["refused"], states.DONE, 2)
     assert runs[1].token > runs[0].token
 
@@ -310,14 +310,14 @@ def test_a_running_job_that_is_cancelled_hears_of_it(
 
     def patient(run: Run) -> None:
         began.set()
-        assert run.cancelled.wait(PATIENCE)
+        assert run.cancelled.wait(PATIENCE_SECONDS)
         raise JobCancelled
 
     job = client.submit("plain", "r", {})
     handled = aside(make_worker(patient, lease=SHORT).handle, request())
-    assert began.wait(PATIENCE)
+    assert began.wait(PATIENCE_SECONDS)
     assert not client.cancel(job.id)
-    handled.result(PATIENCE)
+    handled.result(PATIENCE_SECONDS)
     assert state(engine, job.id) == states.CANCELLED
 
 
@@ -330,12 +330,12 @@ def test_a_job_whose_handler_stopped_because_its_lease_was_in_doubt_is_not_done(
         answers = threading.Event()
 
         def begin(self) -> Any:
-            self.answers.wait(PATIENCE)
+            self.answers.wait(PATIENCE_SECONDS)
             return engine.begin()
 
     def obedient(run: Run) -> None:
         if run.attempt == 1:
-            assert run.cancelled.wait(PATIENCE)
+            assert run.cancelled.wait(PATIENCE_SECONDS)
 
     job = client.submit("plain", "r", {})
     worker = make_worker(obedient, lease=SHORT)
@@ -345,7 +345,7 @@ def test_a_job_whose_handler_stopped_because_its_lease_was_in_doubt_is_not_done(
     finally:
         Hanging.answers.set()
     with reading(engine) as connection:
-        outcomes = [one["outcome"] for one in administration.attempts(connection, job.id)]
+        outcomes = [attempt["outcome"] for attempt in administration.attempts(connection, job.id)]
     assert outcomes == [states.CANCELLED, states.DONE]
 
 
@@ -373,17 +373,17 @@ def test_a_worker_that_is_closed_begins_no_job_that_waits(
 
     def slow(run: Run) -> None:
         began.set()
-        release.wait(PATIENCE)
+        release.wait(PATIENCE_SECONDS)
 
     first, second = client.submit("plain", "r", {}), client.submit("plain", "r", {})
     worker = make_worker(slow)
     handled = aside(worker.handle, request())
-    assert began.wait(PATIENCE)
+    assert began.wait(PATIENCE_SECONDS)
     closed = aside(worker.close)
     until(worker._closing.is_set)
     release.set()
-    handled.result(PATIENCE)
-    closed.result(PATIENCE)
+    handled.result(PATIENCE_SECONDS)
+    closed.result(PATIENCE_SECONDS)
     assert (state(engine, first.id), state(engine, second.id)) == (states.DONE, states.REGISTERED)
     assert client.get(second.id).attempts == 0
 
@@ -393,7 +393,7 @@ def test_no_job_begins_while_the_only_thread_is_busy(
 ) -> None:
     release = threading.Event()
     long, other = client.submit("plain", "r", {}), client.submit("single", "r", {})
-    worker = make_worker(lambda _: release.wait(PATIENCE), held=0.1)
+    worker = make_worker(lambda _: release.wait(PATIENCE_SECONDS), held=0.1)
     worker.handle(request())
     worker.handle(request("single"))
     assert (state(engine, long.id), state(engine, other.id)) == (states.RUNNING, states.REGISTERED)
@@ -434,7 +434,7 @@ def test_a_request_is_held_for_its_time_only_while_the_job_goes_on(
 ) -> None:
     release = threading.Event()
     job, later = client.submit("plain", "r", {}), client.submit("plain", "r", {})
-    make_worker(lambda _: release.wait(PATIENCE), held=0.1).handle(request())
+    make_worker(lambda _: release.wait(PATIENCE_SECONDS), held=0.1).handle(request())
     assert state(engine, job.id) == states.RUNNING
     release.set()
     until(lambda: state(engine, job.id) == states.DONE)
@@ -486,7 +486,7 @@ def test_a_worker_that_is_closed_finishes_the_job_in_hand(
 ) -> None:
     release = threading.Event()
     job = client.submit("plain", "r", {})
-    worker = make_worker(lambda _: release.wait(PATIENCE), held=0.1)
+    worker = make_worker(lambda _: release.wait(PATIENCE_SECONDS), held=0.1)
     worker.handle(request())
     threading.Timer(0.2, release.set).start()
     worker.close()
@@ -500,18 +500,18 @@ def test_a_handler_hears_that_its_worker_stops_and_the_next_attempt_begins_at_on
 
     def slow(run: Run) -> None:
         began.set()
-        if run.stopping.wait(PATIENCE):
+        if run.stopping.wait(PATIENCE_SECONDS):
             raise JobCancelled("half of it is done")
 
     job = client.submit("plain", "r", {})
     worker = make_worker(slow)
     aside(worker.handle, request())
-    assert began.wait(PATIENCE)
+    assert began.wait(PATIENCE_SECONDS)
     worker.close()
     assert "half of it is done" in str(client.get(job.id).reason)
     runs: list[Run] = []
     make_worker(runs.append).handle(request())
-    assert [(one.attempt, one.stopping.is_set()) for one in runs] == [(2, False)]
+    assert [(run.attempt, run.stopping.is_set()) for run in runs] == [(2, False)]
     assert state(engine, job.id) == states.DONE
 
 
@@ -568,17 +568,17 @@ def test_a_request_that_waited_for_a_thread_until_its_worker_was_closed_begins_n
 
     def slow(run: Run) -> None:
         began.set()
-        release.wait(PATIENCE)
+        release.wait(PATIENCE_SECONDS)
 
     worker = make_worker(slow)
     handled = [aside(worker.handle, request())]
-    assert began.wait(PATIENCE)
+    assert began.wait(PATIENCE_SECONDS)
     handled.append(aside(worker.handle, request("single")))
     until(lambda: waits_for_a_thread(worker))
     worker._closing.set()
     release.set()
-    for one in handled:
-        one.result(PATIENCE)
+    for job in handled:
+        job.result(PATIENCE_SECONDS)
     assert client.get(other.id).attempts == 0
 
 

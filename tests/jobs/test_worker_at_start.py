@@ -19,7 +19,7 @@ from osrdyne_jobs import DatabaseRefused, JobType, JobWorker
 from osrdyne_jobs.database.engines import engine_for, migrate, refusal
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.postgres import Postgres
-from testbed.waiting import PATIENCE, hears, until
+from testbed.waiting import PATIENCE_SECONDS, hears, until
 
 PROGRAM = """
 import os
@@ -69,7 +69,7 @@ def test_a_signal_ends_a_worker_that_waits_for_its_database(
     until(lambda: hears(worker.pid))
     worker.send_signal(signal.SIGTERM)
 
-    assert worker.wait(PATIENCE) == 0
+    assert worker.wait(PATIENCE_SECONDS) == 0
     said = (tmp_path / "log").read_text()
     assert said.count("\n") == 1
     assert "secret" not in said
@@ -134,7 +134,7 @@ def test_a_worker_that_is_refused_once_its_database_is_there_ends(
     until(lambda: "the database cannot be used" in (tmp_path / "log").read_text())
     private_postgres.start()
 
-    assert worker.wait(PATIENCE) == 1
+    assert worker.wait(PATIENCE_SECONDS) == 1
     assert "refuses this worker: " in (tmp_path / "log").read_text().splitlines()[-1]
 
 

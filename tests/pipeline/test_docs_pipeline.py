@@ -43,7 +43,7 @@ def lines() -> list[str]:
     """The commands of the page."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    return [line for line in (re.sub(r"(^|\s)#.*", "", one).strip() for one in found) if line]
+    return [line for line in (re.sub(r"(^|\s)#.*", "", line).strip() for line in found) if line]
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_the_commands_of_the_page_work_one_after_the_other(
 def test_the_page_explains_every_command_and_every_common_option() -> None:
     group: Any = get_command(PIPELINE)
     commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
-    common = set.intersection(*({one for option in made.params for one in option.opts} for made in commands.values()))
+    common = set.intersection(*({opt for option in made.params for opt in option.opts} for made in commands.values()))
 
     assert set(re.findall(r"^\| `osrdyne pipeline ([a-z]+)`", PAGE, re.MULTILINE)) == set(commands)
     here = PAGE.split("## On your machine\n")[1].split("\n## ")[0]

@@ -75,7 +75,7 @@ def test_spes_sorts_keys_by_their_waiting_times(minutes: list[float], kind: str)
     gaps = rng.choice(minutes, 20_000) * MINUTE
     begins = np.cumsum(gaps)
     begins = begins[begins < WEEK]
-    history = calls({"a": [(0.0, 0.5), *((one, one + 0.5) for one in begins.tolist())]}, 1)
+    history = calls({"a": [(0.0, 0.5), *((begin, begin + 0.5) for begin in begins.tolist())]}, 1)
     assert spes.kinds(history, history.since, history.until) == {kind: 1}
 
 

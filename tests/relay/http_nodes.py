@@ -21,7 +21,7 @@ from osrdyne_relay.http import serve
 from osrdyne_relay.http.access import sha256_of
 from osrdyne_relay.worker import RelayHandler, RelayWorker
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.relay.nodes import settings
 
 #: Tokens by client. `worker` serves everything below `maps/`, and `caller` may call it.
@@ -110,7 +110,7 @@ class InThread:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.url = self._listening.get(timeout=PATIENCE)
+        self.url = self._listening.get(timeout=PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,9 +127,9 @@ class InThread:
 
         async def count() -> Counter[str]:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            return Counter(getattr(one.get_coro(), "__qualname__", "?") for one in tasks)
+            return Counter(getattr(task.get_coro(), "__qualname__", "?") for task in tasks)
 
-        return asyncio.run_coroutine_threadsafe(count(), self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(count(), self._loop).result(PATIENCE_SECONDS)
 
 
 class Raw:

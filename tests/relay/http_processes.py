@@ -13,7 +13,7 @@ import psutil
 
 import steps
 from osrdyne_relay import RelaySettings
-from testbed.waiting import PATIENCE, until_in_thread
+from testbed.waiting import PATIENCE_SECONDS, until_in_thread
 
 
 class NodeProcess:
@@ -34,14 +34,14 @@ class NodeProcess:
         self.process.wait()
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(one) for one in self._log.read_text().splitlines(keepends=True) if one.endswith("\n")]
+        return [json.loads(line) for line in self._log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     async def url(self) -> str:
         """Its address, once it listens."""
 
         def found() -> str | None:
             assert self.process.poll() is None, self._log.read_text()
-            return next((one["address"] for one in self.lines() if "address" in one), None)
+            return next((line["address"] for line in self.lines() if "address" in line), None)
 
         return await until_in_thread(found)
 
@@ -52,7 +52,7 @@ class NodeProcess:
     def end(self) -> int:
         """Have it stop; return its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 def toml(tables: dict[str, Any], path: str = "") -> str:
@@ -61,7 +61,7 @@ def toml(tables: dict[str, Any], path: str = "") -> str:
     for name, value in tables.items():
         where = f"{path}.{name}" if path else name
         if isinstance(value, dict):
-            plain = {key: one for key, one in value.items() if not isinstance(one, dict)}
-            lines += [f"[{where}]", *(f"{key} = {json.dumps(one)}" for key, one in plain.items())]
-            lines.append(toml({key: one for key, one in value.items() if isinstance(one, dict)}, where))
+            plain = {key: item for key, item in value.items() if not isinstance(item, dict)}
+            lines += [f"[{where}]", *(f"{key} = {json.dumps(item)}" for key, item in plain.items())]
+            lines.append(toml({key: item for key, item in value.items() if isinstance(item, dict)}, where))
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from osrdyne_relay.driver.settings import RelayDriverSettings
 from osrdyne_worker import Reject, Request, Requeue, WorkerError
 from testbed.pool import DaemonProcess, Pool
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until, until_async
+from testbed.waiting import PATIENCE_SECONDS, until, until_async
 from tests.broker.conftest import make_daemon, make_pool
 from tests.relay.http_nodes import noded, working
 from tests.relay.nodes import QUICK
@@ -66,7 +66,7 @@ async def node(redis: RedisServer, tmp_path: Path) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def client_of(pool: Pool) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(pool.client_uri, "core", timeout=PATIENCE) as client:
+    async with AsyncClient(pool.client_uri, "core", timeout=PATIENCE_SECONDS) as client:
         yield client
 
 
@@ -82,7 +82,7 @@ async def test_a_cold_key_is_answered_by_a_worker_that_polls(
     async with working(node, ["core/LAX", "core/a key/é"], upper), client_of(pool) as client:
         answers = [await client.call(key, b"question") for key in ("LAX", "a key/é", "LAX")]
         shown = daemon.key("LAX")
-    assert [one.body for one in answers] == [b"LAX|QUESTION", "a key/é|QUESTION".encode(), b"LAX|QUESTION"]
+    assert [answer.body for answer in answers] == [b"LAX|QUESTION", "a key/é|QUESTION".encode(), b"LAX|QUESTION"]
     assert shown is not None
     assert (shown["state"], shown["workers"]) == ("ready", 1)
 

@@ -25,9 +25,9 @@ EACH = 10
 async def refused(*asked: Awaitable[Any]) -> int:
     """Return how many of these are refused because this is another process."""
     found = 0
-    for one in asked:
+    for process in asked:
         try:
-            await one
+            await process
         except OtherProcess:
             found += 1
     return found
@@ -79,8 +79,8 @@ async def test_forks_and_their_parent_call_at_once_by_one_client_and_each_has_it
             assert found == [named("one"), named("two"), named("parent")]
             await asyncio.to_thread(in_fork, lambda: drop(client))
             assert await asyncio.to_thread(calls, client, "after") == named("after")
-    for one in (*forked, *go):
-        os.close(one)
+    for process in (*forked, *go):
+        os.close(process)
 
 
 async def test_a_fork_of_an_asyncio_program_hears_that_it_needs_its_own_client(

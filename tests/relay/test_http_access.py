@@ -105,7 +105,7 @@ async def test_a_request_is_only_its_own_workers_and_others_do_not_learn_that_it
         call = near.start("e", b"x")
         request, _ = await http.poll("worker", "e")
         for method, what in (("POST", "response"), ("POST", "failure"), ("POST", "return"), ("GET", "news")):
-            said = [await http.ask("other", method, f"/v1/requests/{one}/{what}") for one in (request, REQUEST)]
+            said = [await http.ask("other", method, f"/v1/requests/{number}/{what}") for number in (request, REQUEST)]
             assert [(status, body) for status, _, body in said] == [(404, said[0][2])] * 2
         await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
         assert (await call.response()).body == b"y"

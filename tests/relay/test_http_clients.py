@@ -19,7 +19,7 @@ from osrdyne_worker import Reject, Requeue, WorkerError
 from osrdyne_worker import Request as Given
 from testbed.authority import Authority
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.relay.http_nodes import GRANTS, TOKENS, InThread, Node, Raw, http_settings, noded, raw, working
 from tests.relay.nodes import serving, settings
 
@@ -72,10 +72,10 @@ async def test_no_call_is_lost_of_many_that_a_client_begins_at_once(redis: Redis
         working(url, "e", upper),
         AsyncRelayClient(url, token=CALLER) as client,
     ):
-        within = {"timeout": PATIENCE, "pickup_timeout": PATIENCE}
+        within = {"timeout": PATIENCE_SECONDS, "pickup_timeout": PATIENCE_SECONDS}
         calls = [client.call("e", b"%d" % number, **within) for number in range(500)]
         answers = await asyncio.gather(*calls)
-    assert [one.body for one in answers] == [b"e: %d" % number for number in range(500)]
+    assert [answer.body for answer in answers] == [b"e: %d" % number for number in range(500)]
 
 
 @pytest.mark.usefixtures("way")
@@ -139,7 +139,7 @@ async def test_a_worker_has_as_many_requests_of_an_endpoint_as_it_said(redis: Re
         AsyncRelayClient(url, token=CALLER) as client,
     ):
         calls = [client.call(endpoint, b"x") for endpoint in ("e", "e", "maps/LAX", "maps/LAX")]
-        assert [one.body for one in await asyncio.gather(*calls)] == [b"met"] * 4
+        assert [answer.body for answer in await asyncio.gather(*calls)] == [b"met"] * 4
 
 
 async def test_typed_errors_come_over_http(redis: RedisServer, tmp_path: Path) -> None:
@@ -419,16 +419,16 @@ async def test_a_changed_certificate_of_a_client_counts_at_its_next_request(redi
                     )
                 )
 
-            assert {type(one) for one in await both()} == {AccessDenied}
+            assert {type(answer) for answer in await both()} == {AccessDenied}
             show(ours, "web.example")
-            assert [one.body for one in await both()] == [b"LAX: X"] * 2
+            assert [answer.body for answer in await both()] == [b"LAX: X"] * 2
             show(ours, "web.example", trusted=strange)
-            assert {type(one) for one in await both()} == {NodesAway}
+            assert {type(answer) for answer in await both()} == {NodesAway}
             # A file that is half written changes nothing, and a whole one does.
             trusts["ca_file"].write_text("nonsense")
-            assert {type(one) for one in await both()} == {NodesAway}
+            assert {type(answer) for answer in await both()} == {NodesAway}
             show(ours, "web.example")
-            assert [one.body for one in await both()] == [b"LAX: X"] * 2
+            assert [answer.body for answer in await both()] == [b"LAX: X"] * 2
 
 
 def test_settings_of_a_client_that_cannot_work_are_refused(tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ async def test_a_worker_of_the_core_and_one_over_http_serve_side_by_side(redis: 
         serving(core, "e"),
     ):
         answers = await asyncio.gather(*(client.call("e", b"x%d" % number) for number in range(50)))
-    assert {one.body.removeprefix(b"e: ") for one in answers} == {b"X%d" % number for number in range(50)}
+    assert {answer.body.removeprefix(b"e: ") for answer in answers} == {b"X%d" % number for number in range(50)}
 
 
 @pytest.mark.parametrize("made", [RelayClient, AsyncRelayClient])

@@ -30,7 +30,7 @@ from osrdyne_runtime.door import Door
 from testbed.authority import Authority
 from testbed.command_line import osrdyne
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.relay.http_nodes import TOKENS
 from tests.relay.http_processes import NodeProcess
 
@@ -76,7 +76,7 @@ def running(program: str, directory: Path, port: int, **variables: str) -> Itera
 def output(program: str, directory: Path, port: int) -> bytes:
     """What a program of the page prints."""
     with running(program, directory, port) as process:
-        out, _ = process.communicate(timeout=PATIENCE)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0
     return out
 
@@ -110,7 +110,7 @@ def test_the_programs_of_the_page_work_together(redis: RedisServer, tmp_path: Pa
             assert output(CALLER, tmp_path, port) == b"b'answer to question'\n"
             assert output(ASYNC_CALLER, tmp_path, port) == b"b'answer to question'\n"
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(PATIENCE) == 0
+            assert worker.wait(PATIENCE_SECONDS) == 0
         with running(STREAM_WORKER, tmp_path, port):
             assert output(STREAM_CALLER, tmp_path, port) == b"b'converted'\n"
         assert (tmp_path / "new.map").read_bytes() == b"A MAP" * 100_000
@@ -171,7 +171,7 @@ def test_the_settings_of_the_page_are_those_of_the_code() -> None:
 
 def test_the_options_of_a_worker_on_the_page_are_those_of_the_code() -> None:
     given = inspect.signature(RelayWorker).parameters.values()
-    own = {one.name for one in given if one.kind is one.KEYWORD_ONLY}
+    own = {parameter.name for parameter in given if parameter.kind is parameter.KEYWORD_ONLY}
     assert {*rows("howto/relay.md", "A worker")} == own | {*ClientIdentity.__annotations__}
 
 
@@ -184,7 +184,7 @@ def test_the_entries_of_the_access_file_are_those_of_the_code_and_the_example_is
 
 
 def test_the_errors_and_metrics_of_the_page_are_those_of_the_code() -> None:
-    ours = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.RelayError)}
+    ours = {name for name, var in vars(errors).items() if isinstance(var, type) and issubclass(var, errors.RelayError)}
     on_the_page = {*re.findall(r"`([A-Z]\w+)`", page("reference/relay-errors.md"))}
     assert ours - on_the_page == {"UnreadableRecord", "NodeStopping"}  # which clients do not raise
     rendered = generate_latest(NodeMetrics().registry).decode()
@@ -198,11 +198,11 @@ async def test_the_requests_of_the_page_are_the_routes_of_the_node() -> None:
         if line.startswith("| `"):
             first = line.split("|")[1]
             method = first.split()[0].strip("`")
-            found |= {(method, one) for one in re.findall(r"[` ](/[\w/]+)", first) if method.isupper()}
+            found |= {(method, match) for match in re.findall(r"[` ](/[\w/]+)", first) if method.isupper()}
     service: NodeService = object.__new__(NodeService)
     routes = {
-        (one.method, one.resource.canonical.replace("{id}", "ID"))
-        for one in create_app(service, 1, Door(most=1)).router.routes()
-        if one.resource is not None and one.method != "HEAD"
+        (route.method, route.resource.canonical.replace("{id}", "ID"))
+        for route in create_app(service, 1, Door(most=1)).router.routes()
+        if route.resource is not None and route.method != "HEAD"
     }
     assert found == routes

@@ -50,7 +50,7 @@ class Account:
                 assert (outcome, self.runs[body]) == (body.upper(), 1)
             elif isinstance(outcome, NotCollected):
                 assert self.runs[body] == 0
-        return {type(one) for one in self.outcomes.values() if isinstance(one, RelayError)}
+        return {type(outcome) for outcome in self.outcomes.values() if isinstance(outcome, RelayError)}
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ async def test_a_node_that_is_killed_ends_the_calls_it_had_and_no_request_runs_t
         await calls
 
     assert account.failed() <= {NodeLost, PeerGone, CallFailed}
-    assert sum(isinstance(one, bytes) for one in account.outcomes.values()) > CALLERS * CALLS / 2
+    assert sum(isinstance(outcome, bytes) for outcome in account.outcomes.values()) > CALLERS * CALLS / 2
 
 
 @pytest.mark.full

@@ -39,9 +39,14 @@ async def test_two_thousand_workers_poll_at_one_node(redis: RedisServer, tmp_pat
             workers = [asyncio.create_task(work(number)) for number in range(WORKERS)]
             await until_async(lambda: _polls(http))
             waiting = process.memory()
-            calls = [http.ask("caller", "POST", f"/v1/call?endpoint=key-{one}", b"x%d" % one) for one in range(WORKERS)]
+            calls = [
+                http.ask("caller", "POST", f"/v1/call?endpoint=key-{number}", b"x%d" % number)
+                for number in range(WORKERS)
+            ]
             answers = await asyncio.gather(*calls)
-            assert [(status, body) for status, _, body in answers] == [(200, b"X%d" % one) for one in range(WORKERS)]
+            assert [(status, body) for status, _, body in answers] == [
+                (200, b"X%d" % number) for number in range(WORKERS)
+            ]
             await asyncio.gather(*workers)
             after = process.memory()
             # Those of the settings, one for pulses, and this test's.

@@ -14,7 +14,7 @@ import pytest
 
 from osrdyne_relay import CallFailed, NotCollected, Relay, Request, Stage
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.relay.http_nodes import GRANTS, TOKENS, Node, Raw, http_settings, noded, raw, write_access
 from tests.relay.nodes import settings
 
@@ -37,7 +37,7 @@ class Socket:
 
     async def hear(self, kind: str) -> tuple[dict[str, Any], bytes]:
         """The next frame, which is of this type."""
-        message = await self.socket.receive(PATIENCE)
+        message = await self.socket.receive(PATIENCE_SECONDS)
         assert message.type is aiohttp.WSMsgType.BINARY, message
         head, _, body = message.data.partition(b"\n")
         said = json.loads(head)
@@ -46,7 +46,7 @@ class Socket:
 
     async def closed(self) -> None:
         """Read until the node has closed the connection."""
-        while (await self.socket.receive(PATIENCE)).type is aiohttp.WSMsgType.BINARY:
+        while (await self.socket.receive(PATIENCE_SECONDS)).type is aiohttp.WSMsgType.BINARY:
             pass
 
     async def serve(self, *endpoints: str, at_once: int = 1) -> None:
@@ -84,8 +84,8 @@ async def test_a_worker_gets_no_more_at_once_than_it_asked_for(redis: RedisServe
         got.append((await worker.hear("request"))[0]["id"])
         # Nothing more, and what it has may be answered.
         await worker.serve()
-        for one in got[1:]:
-            await worker.say(b"y", type="response", id=one)
+        for answer in got[1:]:
+            await worker.say(b"y", type="response", id=answer)
             await worker.hear("settled")
         left = near.start("e", b"x", pickup_timeout=0.2)
         with pytest.raises(NotCollected):
@@ -248,8 +248,8 @@ async def test_requests_of_others_are_as_unknown_as_those_that_never_were(redis:
         call = near.start("e", b"x")
         head, _ = await worker.hear("request")
         said = []
-        for one in (head["id"], "0" * 32, "no id"):
-            await other.say(b"z", type="response", id=one)
+        for number in (head["id"], "0" * 32, "no id"):
+            await other.say(b"z", type="response", id=number)
             said.append({**(await other.hear("refused"))[0], "id": ""})
         assert said == [said[0]] * 3
         await worker.say(b"y", type="response", id=head["id"])
@@ -275,7 +275,7 @@ async def test_a_connection_that_ends_leaves_nothing_at_the_node(redis: RedisSer
             async with socketed(http) as worker:
                 await worker.serve("e", "maps/LAX", at_once=20)
         await until_async(lambda: _within(figures(), {"osrdyne_relay_sockets 0.0", "osrdyne_relay_polls 0.0"}))
-        tasks = [one for one in asyncio.all_tasks() if one.get_name() == "WebSocket"]
+        tasks = [task for task in asyncio.all_tasks() if task.get_name() == "WebSocket"]
         assert tasks == []
 
 

@@ -25,7 +25,7 @@ from testbed.hostile import http
 from testbed.hostile.chance import drawn
 from testbed.redis import RedisServer
 from testbed.suite import examples
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.relay.http_nodes import GRANTS, TOKENS, InThread, http_settings, noded
 from tests.simulation.many_seeds import first_seed
 
@@ -145,7 +145,7 @@ def called(node: Fuzzed) -> bytes:
     return body
 
 
-tokens = st.sampled_from([*(f"Bearer {one}" for one in TOKENS.values()), "Bearer x", "Basic x", "", "Bearer"])
+tokens = st.sampled_from([*(f"Bearer {token}" for token in TOKENS.values()), "Bearer x", "Basic x", "", "Bearer"])
 methods = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
 endpoints = st.sampled_from(["e", "maps%2Fa", "maps%2Fb", "other", "", "%00", "%ff", "%", "x" * 600])
 waits = st.sampled_from(["", "&wait=0", "&wait=0.05", "&wait=-1", "&wait=nan", "&wait=1e999", "&wait=x", "&poll=x"])
@@ -198,7 +198,7 @@ def test_any_request_gets_an_answer_that_is_not_a_mistake_of_the_node(
         path = path.replace(REQUEST, request)
         answer = fuzzed.ask(method, path, headers={**headers, "Authorization": token}, body=body, redirect=False)
         assert answer.status != 500
-        if token not in {f"Bearer {one}" for one in TOKENS.values()} and path not in ("/livez", "/readyz"):
+        if token not in {f"Bearer {token}" for token in TOKENS.values()} and path not in ("/livez", "/readyz"):
             assert answer.status in (400, 401, 417)
     assert fuzzed.errors.seen == []
 
@@ -221,7 +221,7 @@ def test_any_request_gets_an_answer_that_is_not_a_mistake_of_the_node(
                     b"\r\n",
                     b"\r\n\r\n",
                     b"x" * 20_000,
-                    *(f"Authorization: Bearer {one}\r\n".encode() for one in TOKENS.values()),
+                    *(f"Authorization: Bearer {token}\r\n".encode() for token in TOKENS.values()),
                 ]
             ),
         ),
@@ -370,7 +370,7 @@ async def test_half_a_request_of_a_stranger_is_not_kept_and_a_client_that_waits_
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         with contextlib.closing(writer):
             writer.write(said.encode())
-            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
         assert await polling == 204
 
 

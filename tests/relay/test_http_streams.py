@@ -59,8 +59,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def pieces(*given: bytes) -> AsyncIterator[bytes]:
-    for one in given:
-        yield one
+    for stream in given:
+        yield stream
 
 
 async def never_ends() -> AsyncIterator[bytes]:
@@ -99,7 +99,11 @@ async def test_streams_pass_two_nodes_both_ways_and_are_gone_when_the_response_i
         sent = Request(b"x", streams={"file": source, "none": pieces(), "ä": pieces(b"a", b"", b"b")})
         async with await client.call("maps/LAX", sent, timeout=60) as response:
             assert response.body == b"sent back"
-            assert {name: one.size for name, one in response.streams.items()} == {"file": len(WHOLE), "none": 0, "ä": 2}
+            assert {name: stream.size for name, stream in response.streams.items()} == {
+                "file": len(WHOLE),
+                "none": 0,
+                "ä": 2,
+            }
             for _ in range(2):
                 assert [chunk async for chunk in response.streams["ä"]] == [b"ab"]
             await response.streams["file"].save(tmp_path / "kept")
@@ -229,7 +233,7 @@ async def test_streams_of_an_answer_that_does_not_count_are_removed(
             await call
         cancelled.set()
         await until_async(lambda: not store.files())
-    assert all("stop the work" in str(one) for one in late)
+    assert all("stop the work" in str(error) for error in late)
 
 
 def sizes_elsewhere(request: RelayRequest) -> bytes:

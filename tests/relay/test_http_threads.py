@@ -22,7 +22,7 @@ from osrdyne_relay.streams.base import CHUNK
 from osrdyne_relay.worker import RelayRequest
 from testbed.forked import in_fork
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.relay.http_nodes import TOKENS, InThread, http_settings, working_in_thread
 from tests.relay.places import Directory
 
@@ -32,7 +32,7 @@ LARGE = 200 * CHUNK
 
 
 def threads() -> int:
-    return [one.name for one in threading.enumerate()].count("osrdyne relay client")
+    return [thread.name for thread in threading.enumerate()].count("osrdyne relay client")
 
 
 class Handler:
@@ -153,7 +153,7 @@ def test_a_generator_that_reads_a_stream_may_be_collected_in_the_thread_of_the_l
         try:
             del held
             portal.put(lambda: collected.set() if gc.collect() else None)
-            assert collected.wait(PATIENCE)
+            assert collected.wait(PATIENCE_SECONDS)
         finally:
             gc.enable()
         assert client.call("e", b"x", timeout=60).body == b""
@@ -197,5 +197,5 @@ def test_a_client_goes_to_processes_of_a_pool(url: str, method: str) -> None:
         concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as processes,
     ):
         assert client.call("e", Request(streams={"s": [b"here"]}), timeout=60).body == b"here"
-        found = processes.map(call_elsewhere, [pickle.dumps(client)] * 4, [b"%d" % one for one in range(4)])
+        found = processes.map(call_elsewhere, [pickle.dumps(client)] * 4, [b"%d" % number for number in range(4)])
         assert list(found) == [b"00", b"11", b"22", b"33"]

@@ -13,7 +13,7 @@ import pytest
 from osrdyne_relay import Answer, CallFailed, Cancelled, Collected, NotCollected, Relay, Request, Stage
 from osrdyne_runtime.serve import server
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.relay.http_nodes import TOKENS, Node, code_of, http_settings, noded, raw
 from tests.relay.nodes import SlowClaims, serving, settings
 
@@ -222,7 +222,7 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_worker_may_say_so(
 async def test_a_request_that_was_under_way_when_the_last_node_stopped_has_an_answer(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_UNANSWERED", PATIENCE)
+    monkeypatch.setattr(server, "_UNANSWERED_SECONDS", PATIENCE_SECONDS)
     node = Node(http_settings(redis, tmp_path))
     address = urlsplit(await node.url())
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -308,7 +308,7 @@ async def test_one_request_in_hand_has_a_bounded_number_of_connections(redis: Re
         status, _, body = refused.result()
         assert (status, code_of(body)) == (429, "TooMany")
         await call.cancel()
-        assert [(await one)[0] for one in waiting] == [200] * 4
+        assert [(await task)[0] for task in waiting] == [200] * 4
 
 
 async def test_what_a_client_hears_of_an_outage_does_not_say_where_redis_is(

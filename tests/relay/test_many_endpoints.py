@@ -42,8 +42,8 @@ async def test_two_thousand_endpoints_share_few_connections_and_idle_ones_cost_8
         for endpoint in ENDPOINTS:
             tasks.create_task(serve(endpoint))
         await until_async(lambda: redis.run("PUBSUB", "NUMSUB", f"test:{{{ENDPOINTS[-1]}}}:pulse")[1] == 1)
-        answers = await asyncio.gather(*(near.queue_and_wait(one, one.encode()) for one in ENDPOINTS))
-        assert [answer.body for answer in answers] == [one.upper().encode() for one in ENDPOINTS]
+        answers = await asyncio.gather(*(near.queue_and_wait(endpoint, endpoint.encode()) for endpoint in ENDPOINTS))
+        assert [answer.body for answer in answers] == [endpoint.upper().encode() for endpoint in ENDPOINTS]
 
         # Each node: those of the settings, and one for pulses. One more is this test's.
         assert len(redis.run("CLIENT", "LIST").splitlines()) <= 2 * (8 + 1) + 1

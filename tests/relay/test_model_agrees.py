@@ -65,7 +65,7 @@ async def test_programs_have_the_same_answers_on_redis_and_on_the_model(seed: in
     chance, client, model, now = random.Random(f"program {seed}"), RedisClient(settings(redis).redis), Model(), 0.0
     for _ in range(100):
         commands = [command(chance) for _ in range(chance.choice((1, 1, 2, 5)))]
-        if not any(one[0] != "PUBLISH" for one in commands):
+        if not any(command[0] != "PUBLISH" for command in commands):
             continue
         assert await outcome_on_redis(client, commands) == outcome_on_model(model, commands, now), commands
         # What stays for a millisecond is gone now, on both.

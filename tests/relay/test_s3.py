@@ -24,8 +24,8 @@ from tests.relay.nodes import settings
 
 
 async def pieces(*given: bytes) -> AsyncIterator[bytes]:
-    for one in given:
-        yield one
+    for file in given:
+        yield file
 
 
 def store(server: S3Server, **more: str) -> S3Streams:

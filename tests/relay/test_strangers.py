@@ -75,15 +75,15 @@ async def test_a_stolen_credential_of_a_node_stops_no_node_and_harms_no_call_of_
         calling = asyncio.create_task(call())
         for batch in range(10):
             calls = [near.start("e", b"x") for _ in range(5)]
-            attacks = commands("test", "e", [one.id for one in calls], nodes) | strays("test", "other", nodes)
+            attacks = commands("test", "e", [call.id for call in calls], nodes) | strays("test", "other", nodes)
             for words in drawn(attacks, 1000 * seed + batch, 60):
                 try:
                     await stolen.execute_command(*words)  # type: ignore[no-untyped-call]
                 except library.RedisError as error:  # a key of another type, or what it may not do
                     refused[str(words[0]) if "permission" in str(error) else "type"] += 1
-            for one in calls:
+            for pending in calls:
                 with suppress(RelayError):
-                    await one.response()
+                    await pending.response()
         stop.set()
         assert await calling > 0
         assert refused.keys() - {"type"} == {"DEL"}

@@ -36,8 +36,8 @@ ROOT = Path(__file__).parents[2]
 
 
 async def pieces(*given: bytes) -> AsyncIterator[bytes]:
-    for one in given:
-        yield one
+    for stream in given:
+        yield stream
 
 
 async def test_streams_go_both_ways_and_are_gone_when_the_call_has_ended(
@@ -170,7 +170,7 @@ async def test_what_the_relay_did_not_write_is_neither_swept_nor_replaced(
     assert [await store.sweep(), await store.sweep()] == [0, 0]
     assert sorted(place.files()) == sorted(foreign)
     assert {path.read_bytes() for path in foreign} == {b"mine"}
-    (said,) = (one.getMessage().partition(" that ")[2] for one in caplog.records)
+    (said,) = (record.getMessage().partition(" that ")[2] for record in caplog.records)
     assert said.startswith("the relay did not write are left alone")
 
 

@@ -7,15 +7,15 @@ import asyncio
 from osrdyne_relay import Answer, RedisAway, Relay, RelayError
 from testbed.redis import RedisServer
 from tests.relay.nodes import settings
-from tests.unit.runtime.test_silent_peers import SHORT, in_time
+from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time
 
 #: Seconds in which a transaction is tried again, beside the time of one answer.
-RETRIES = 2.0
+RETRIES_SECONDS = 2.0
 
 
 async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(private_redis: RedisServer) -> None:
-    redis = {"answer_timeout": SHORT, "connect_timeout": SHORT}
-    node = settings(private_redis, redis=redis, timings={"retry_for": RETRIES, "response_stays": 60.0})
+    redis = {"answer_timeout": SHORT_SECONDS, "connect_timeout": SHORT_SECONDS}
+    node = settings(private_redis, redis=redis, timings={"retry_for": RETRIES_SECONDS, "response_stays": 60.0})
     async with Relay(node) as near, Relay(node) as far:
         calls = [near.start("e", b"before", timeout=60.0) for _ in range(5)]
         held = [await far.dequeue("e") for _ in range(5)]
@@ -23,10 +23,10 @@ async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(pri
         assert all(held)
         first, second, third, fourth = (request for request in held[:4] if request is not None)
         asked = (
-            near.queue_and_wait("e", b"", timeout=SHORT),
+            near.queue_and_wait("e", b"", timeout=SHORT_SECONDS),
             near.polled("e"),
             near.ask_redis(),
-            far.dequeue("e", wait=SHORT),
+            far.dequeue("e", wait=SHORT_SECONDS),
             far.apply_response(first.id, b"answer"),
             second.apply(Answer(b"answer")),
             third.fail("it broke"),
@@ -34,7 +34,7 @@ async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(pri
             calls[4].cancel(),
         )
 
-        found = await in_time(asyncio.gather(*asked, return_exceptions=True), RETRIES + 2 * SHORT)
+        found = await in_time(asyncio.gather(*asked, return_exceptions=True), RETRIES_SECONDS + 2 * SHORT_SECONDS)
 
         assert [answer for answer in found if not isinstance(answer, RelayError | None)] == []
         assert sum(isinstance(answer, RedisAway) for answer in found) >= 4

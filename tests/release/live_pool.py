@@ -15,7 +15,7 @@ from typing import Any
 import pika
 
 from osrdyne_runtime.settings_text import to_toml
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
 from tests.release.two_versions import Version, last_answers
 
@@ -98,7 +98,7 @@ class LivePool:
     def end_daemon(self) -> None:
         if self.daemon is not None:
             self.daemon.send_signal(signal.SIGTERM)
-            assert self.daemon.wait(timeout=PATIENCE) == 0
+            assert self.daemon.wait(timeout=PATIENCE_SECONDS) == 0
 
     def answered_by(self, workers: Version) -> Callable[[], bool]:
         """Whether the last answer of each key is of a version."""

@@ -45,8 +45,8 @@ def test_pip_installs_osrdyne_in_less_than_25_packages_and_40_megabytes(
     )
 
     added = {*folder.rglob("*")} - before
-    assert len([one for one in added if one.name.endswith(".dist-info")]) < FEWER_PACKAGES_THAN
-    assert sum(one.stat().st_size for one in added if one.is_file()) < FEWER_BYTES_THAN
+    assert len([path for path in added if path.name.endswith(".dist-info")]) < FEWER_PACKAGES_THAN
+    assert sum(path.stat().st_size for path in added if path.is_file()) < FEWER_BYTES_THAN
     FIRST["osrdyne"].run(Environment(tmp_path))
 
 

@@ -16,7 +16,7 @@ from osrdyne_jobs import states
 from osrdyne_jobs.database.engines import engine_for, reading
 from osrdyne_jobs.database.tables import job
 from testbed.postgres import Postgres
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
 from tests.jobs.conftest import postgres
 from tests.release.live_pool import LATEST, LivePool, live_pool
@@ -99,7 +99,7 @@ class LiveJobs:
     def end_redo(self) -> None:
         if self.redo is not None:
             self.redo.send_signal(signal.SIGTERM)
-            assert self.redo.wait(timeout=PATIENCE) == 0
+            assert self.redo.wait(timeout=PATIENCE_SECONDS) == 0
 
     def not_done_once(self) -> list[tuple[int, str, int]]:
         """Id, state and attempts of the jobs that were not done at their first attempt."""

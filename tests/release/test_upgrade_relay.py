@@ -16,7 +16,7 @@ from osrdyne_relay.http.access import sha256_of
 from osrdyne_runtime.settings_text import to_toml
 from testbed.ports import PortBlock
 from testbed.redis import RedisServer
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.release.two_versions import Caller, Version, last_answers
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
@@ -90,7 +90,7 @@ class LiveRelay:
 def end(process: subprocess.Popen[bytes]) -> None:
     """Ask a process to end, and see it end well."""
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=PATIENCE) == 0
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 @pytest.fixture

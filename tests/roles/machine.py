@@ -15,7 +15,7 @@ from pathlib import Path
 import steps
 from testbed.broker import root_file_system
 from testbed.docker import Docker, container_name
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.roles import local_setup
 
 #: What systemd or namespaces in a container need.
@@ -51,7 +51,7 @@ class Machine:
         os.close(theirs)
         try:
             text = _typing(ours, time.monotonic() + within)
-            return process.wait(timeout=PATIENCE), text
+            return process.wait(timeout=PATIENCE_SECONDS), text
         finally:
             process.kill()
             process.wait()

@@ -68,10 +68,10 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
     users = Users.of("airports", instance)
     yield Named(setup, broker, vhost, users, password)
     setup.close()
-    present = {one["name"] for one in broker.management.get("users")}
+    present = {user["name"] for user in broker.management.get("users")}
     for name in present & {admin, *dataclasses.astuple(users)}:
         broker.management.delete("users", name)
-    if vhost in {one["name"] for one in broker.management.get("vhosts")}:
+    if vhost in {vhost["name"] for vhost in broker.management.get("vhosts")}:
         broker.management.delete("vhosts", vhost)
 
 
@@ -98,7 +98,7 @@ def test_a_pool_with_awkward_names_on_a_named_broker_with_tls_runs_and_leaves_it
     # By the names that it was given, and by no other
     assert [asked_by(named, name) for name in ("daemon.example", "localhost", "other.example")] == [200, 200, 403]
     permissions = named.broker.management.get("vhosts", named.vhost, "permissions")
-    assert {one["user"] for one in permissions} >= set(dataclasses.astuple(named.users))
+    assert {permission["user"] for permission in permissions} >= set(dataclasses.astuple(named.users))
     shown = [first]
     if not in_make_test():  # it takes as long as the first run
         # And a rehearsal finds nothing left to do

@@ -54,7 +54,7 @@ def make(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[Callable[
     for user in broker.management.get("users"):
         if user["name"].endswith(f".{vhost}"):
             broker.management.delete("users", user["name"])
-    if vhost in {one["name"] for one in broker.management.get("vhosts")}:
+    if vhost in {vhost["name"] for vhost in broker.management.get("vhosts")}:
         broker.management.delete("vhosts", vhost)
 
 
@@ -66,8 +66,8 @@ def do_jobs(setup: LocalSetup) -> None:
         JobClient(address, [SCRIPTED], client) as caster,
         JobClient(address, [SCRIPTED]) as forgetful,
     ):
-        numbers = [one.submit("scripted", "JFK", {}).id for one in (caster, forgetful)]
-        until(lambda: all(caster.get(one).state == "done" for one in numbers), what="both jobs done")
+        numbers = [jobs.submit("scripted", "JFK", {}).id for jobs in (caster, forgetful)]
+        until(lambda: all(caster.get(number).state == "done" for number in numbers), what="both jobs done")
 
 
 def redo_runs(setup: LocalSetup) -> bool:
@@ -128,8 +128,8 @@ def test_jobs_are_done_on_a_named_postgresql_and_a_password_can_be_changed(
         written,
         *(path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline")),
     ):
-        assert not any(one in shown for one in secret.values())
-    configured = "".join(one.read_text() for one in (setup.directory / "configuration").rglob("*") if one.is_file())
+        assert not any(word in shown for word in secret.values())
+    configured = "".join(file.read_text() for file in (setup.directory / "configuration").rglob("*") if file.is_file())
     assert admin.partition("@127")[0] not in configured + first
     # When the programs' password is changed, redo goes on with the new one
     (passwords / f"{names.database}.password").unlink()

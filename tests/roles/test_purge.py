@@ -36,7 +36,7 @@ def setup(one_broker: Broker, tmp_path: Path) -> Iterator[LocalSetup]:
     yield made
     made.close()
     for user in {*dataclasses.astuple(Users.of("airports", name))} & {
-        one["name"] for one in one_broker.management.get("users")
+        user["name"] for user in one_broker.management.get("users")
     }:
         one_broker.management.delete("users", user)
     one_broker.management.delete("vhosts", name)
@@ -69,4 +69,6 @@ def test_a_pool_is_stopped_and_removed_and_what_was_there_before_stays(
     assert sorted(path.name for path in setup.directory.iterdir()) == ["relay-state", "variables.json"]
     assert kept.exists()
     here = str(setup.directory)
-    assert not [one.pid for one in psutil.process_iter(["cmdline"]) if here in " ".join(one.info["cmdline"] or ())]
+    assert not [
+        process.pid for process in psutil.process_iter(["cmdline"]) if here in " ".join(process.info["cmdline"] or ())
+    ]

@@ -139,7 +139,7 @@ def test_a_rehearsal_changes_nothing_and_after_a_run_worker_and_caller_meet_at_t
         assert word not in file.read_text()
         assert file.stat().st_mode & 0o777 == 0o600
     processes = relay.process("node"), relay.process("redis")
-    assert not any(word.encode() in Path(f"/proc/{one}/cmdline").read_bytes() for one in processes)
+    assert not any(word.encode() in Path(f"/proc/{process}/cmdline").read_bytes() for process in processes)
     # And a rehearsal of another setting names one change, and makes none
     relay.variables["relay_settings"]["most_bytes"] = 2048
     assert changed(relay.play("--check", "--diff")) == 1

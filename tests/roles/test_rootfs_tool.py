@@ -60,7 +60,7 @@ def test_a_log_that_is_written_without_end_takes_no_more_than_its_files(one_vers
         # A line is written before the size of its log is looked at, and some may still come.
         logs = list((broker.directory / "log").glob("broker.log*"))
         assert len(logs) == 3
-        assert 40_000 < sum(one.stat().st_size for one in logs) < 3 * 20_000 + 2_000
+        assert 40_000 < sum(log.stat().st_size for log in logs) < 3 * 20_000 + 2_000
 
 
 def attack(broker: Broker) -> int:
@@ -68,10 +68,10 @@ def attack(broker: Broker) -> int:
     logs = broker.directory / "log"
 
     def size() -> int:
-        return sum(one.stat().st_size for one in logs.iterdir())
+        return sum(path.stat().st_size for path in logs.iterdir())
 
     def crashes() -> int:
-        return sum(one.read_bytes().count(b"Non-AMQP exit reason") for one in logs.iterdir())
+        return sum(path.read_bytes().count(b"Non-AMQP exit reason") for path in logs.iterdir())
 
     before = size()
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_uri())) as connection:

@@ -59,7 +59,9 @@ class Applied:
             "admin": self.vhost.broker.admin,
             "admin_password": self.admin_password or self.vhost.broker.admin_password,
             "vhost": self.vhost.name,
-            "requests": [dataclasses.asdict(one) for one in management_json.requests(declared, self.vhost.name)],
+            "requests": [
+                dataclasses.asdict(request) for request in management_json.requests(declared, self.vhost.name)
+            ],
             "lost": lost.problems(declared, self.vhost.name),
             "mend_lost": self.mend_lost,
             "vhost_limits": self.vhost_limits,
@@ -77,7 +79,7 @@ class Applied:
         kinds = ("policies", "exchanges", "queues", "bindings")
         state = {kind: sorted(definitions[kind], key=json.dumps) for kind in kinds}
         permissions = self.api.get("vhosts", self.vhost.name, "permissions")
-        users = [one for one in self.api.get("users") if one["name"] in self.passwords]
+        users = [user for user in self.api.get("users") if user["name"] in self.passwords]
         return {**state, "permissions": sorted(permissions, key=json.dumps), "users": users}
 
     def accepts(self, user: str, password: str) -> bool:
@@ -90,7 +92,7 @@ class Applied:
 
     def close(self) -> None:
         """Users belong to the broker and outlive the vhost."""
-        present = {one["name"] for one in self.api.get("users")}
+        present = {user["name"] for user in self.api.get("users")}
         for name in present & set(self.passwords):
             self.api.delete("users", name)
 
@@ -116,11 +118,13 @@ def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run
     first = applied.run()
     assert rehearsed["changed"]
     assert first["changed"]
-    assert first["changes"] == rehearsed["changes"] == [one["after_header"] for one in first["diff"]]
+    assert first["changes"] == rehearsed["changes"] == [change["after_header"] for change in first["diff"]]
     assert first["diff"] == rehearsed["diff"]
-    assert not [one for one in first["diff"] if one["before"]]
+    assert not [change for change in first["diff"] if change["before"]]
     made = applied.state()
-    assert {one["name"] for one in made["queues"]} >= {f"{applied.pool}-{end}" for end in ("orphan", "dl", "activity")}
+    assert {queue["name"] for queue in made["queues"]} >= {
+        f"{applied.pool}-{end}" for end in ("orphan", "dl", "activity")
+    }
     # And there is nothing left for a second run
     second = applied.run()
     assert not second["changed"]
@@ -156,7 +160,7 @@ def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied:
             f"binding {pool}-dl-xchg to {pool}-dl",
         ]
     )
-    shown = {one["after_header"]: (one["before"], one["after"]) for one in corrected["diff"]}
+    shown = {change["after_header"]: (change["before"], change["after"]) for change in corrected["diff"]}
     wanted_word = {"password": "as it is wanted"}
     assert shown[f"user {pool}-worker"] == ({"tags": "administrator", **wanted_word}, {"tags": "", **wanted_word})
     daemon = {"tags": "management"}
@@ -330,7 +334,7 @@ def test_a_pool_of_an_earlier_version_gets_its_new_queues_and_limits_and_keeps_i
     # Given a pool as it was before, with an orphan and a dead letter
     applied.run()
     pool, vhost, api = applied.pool, applied.vhost.name, applied.api
-    now = {one["name"]: one for one in applied.state()["policies"]}
+    now = {policy["name"]: policy for policy in applied.state()["policies"]}
     for kind, name in (
         *(("policies", f"{pool}-{end}") for end in ("dl", "parked", "unanswered", "waiting")),
         *(("queues", f"{pool}-{end}") for end in ("parked", "unanswered", "waiting")),
@@ -368,8 +372,8 @@ def test_limits_of_users_and_vhost_are_set_and_a_vhosts_higher_limit_stays(appli
     # When a pool is applied
     applied.run()
     # Then the broker has its limits
-    users = {one["name"]: one["limits"] for one in applied.state()["users"]}
-    assert users == {one.name: one.limits for one in declared.users}
+    users = {user["name"]: user["limits"] for user in applied.state()["users"]}
+    assert users == {user.name: user.limits for user in declared.users}
     assert limits_of(applied) == declared.vhost_limits
     # And those of a vhost that was applied before there were limits, or with other ones, are mended
     user, queues = declared.users[0].name, declared.vhost_limits["max-queues"]

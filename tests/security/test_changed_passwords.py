@@ -20,7 +20,7 @@ from osrdyne_pool.broker.management import ManagementRefused
 from osrdyne_pool.topology import request_queue_arguments, topology
 from osrdyne_worker import Request, WorkerEnvironment, loop, serve
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import LIBRARY
 
 pytestmark = pytest.mark.both_versions
@@ -33,7 +33,7 @@ KEYS = ("a", "b", "c")
 
 def connections(pool: Pool, user: str) -> list[str]:
     listed = pool.broker.management.get("vhosts", pool.vhost, "connections")
-    return [one["name"] for one in listed if one["user"] == user]
+    return [connection["name"] for connection in listed if connection["user"] == user]
 
 
 def change_password(pool: Pool, user: str, password: str, expected: int) -> None:
@@ -47,7 +47,7 @@ def change_password(pool: Pool, user: str, password: str, expected: int) -> None
         return found if len(found) == expected else None
 
     old = until(all_listed, what=f"{expected} connections of {user}")
-    tags = next(one.tags for one in topology(pool.settings, pool.users).users if one.name == user)
+    tags = next(declared.tags for declared in topology(pool.settings, pool.users).users if declared.name == user)
     pool.broker.management.put("users", user, body={"password": password, "tags": ",".join(tags)})
     pool.passwords[user] = password
     for name in old:
@@ -138,7 +138,7 @@ def test_every_password_is_changed_under_load_and_no_request_is_lost(
     assert all(body == expected for body, expected in results)
     assert set(workers) <= set(daemon.worker_pids())
     listing = daemon.status()["keys"]
-    assert {one["key"] for one in listing} == {*KEYS, "cold"}
+    assert {entry["key"] for entry in listing} == {*KEYS, "cold"}
 
 
 def refused(pool: Pool, user: str) -> bool:
@@ -152,12 +152,12 @@ async def test_a_worker_that_knows_no_file_ends_so_that_it_is_started_with_the_n
 ) -> None:
     pool = make_pool()
     worker = await serving(pool, None)
-    monkeypatch.setattr(loop, "REFUSED_PATIENCE", 0.5)
+    monkeypatch.setattr(loop, "REFUSED_PATIENCE_SECONDS", 0.5)
 
     await asyncio.to_thread(change_password, pool, pool.users.worker, "changed", 2)
 
     with pytest.raises(AccessRefused):
-        await asyncio.wait_for(worker, PATIENCE)
+        await asyncio.wait_for(worker, PATIENCE_SECONDS)
 
 
 async def test_a_worker_that_cannot_read_its_file_takes_the_address_of_its_start(

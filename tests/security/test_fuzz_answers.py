@@ -51,11 +51,11 @@ def read(listed: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listing", "field"), [(listing, field) for listing, one in LISTED.items() for field in [None, *one]]
+    ("listing", "field"), [(listing, field) for listing, fields in LISTED.items() for field in [None, *fields]]
 )
 def test_a_value_of_a_wrong_kind_never_reaches_a_comparison(listing: str, field: str | None) -> None:
     for wrong in WRONG:
-        listed: dict[str, Any] = {name: [one] for name, one in LISTED.items()}
+        listed: dict[str, Any] = {name: [entry] for name, entry in LISTED.items()}
         listed[listing] = [wrong if field is None else LISTED[listing] | {field: wrong}]
         read(listed)
         read(listed | {listing: wrong})
@@ -63,8 +63,8 @@ def test_a_value_of_a_wrong_kind_never_reaches_a_comparison(listing: str, field:
 
 
 def test_right_listings_are_read() -> None:
-    found = management_json.read({name: [one] for name, one in LISTED.items()})
+    found = management_json.read({name: [entry] for name, entry in LISTED.items()})
 
-    assert [one.name for one in found.queues] == ["core-req-42"]
+    assert [queue.name for queue in found.queues] == ["core-req-42"]
     assert found.queues[0].arguments == {"x-osrdyne-key": "42"}
     assert found.users[0].tags == ("monitoring",)

@@ -121,8 +121,8 @@ def test_correlation_ids_of_strangers_free_no_slot(ids: list[object]) -> None:
     slots: Slots[str] = Slots(4, "client")
     mine = slots.take("call", now=0.0, deadline=10.0)
 
-    for one in ids:
-        assert slots.match(one) is None
+    for request_id in ids:
+        assert slots.match(request_id) is None
 
     assert slots.match(mine) == "call"
 

@@ -27,7 +27,7 @@ from osrdyne_protocol.names import PoolNames
 from testbed.command_line import osrdyne
 from testbed.hostile.chance import mutated
 from testbed.suite import examples
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.security.arbitrary import FUZZ, JSON, PRINTABLE
 
 # --- requests to us ---------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ async def ask(port: int, request: bytes, *, end_input: bool) -> bytes:
         writer.write(request)
         if end_input:
             writer.write_eof()
-        return await asyncio.wait_for(reader.read(), PATIENCE)
+        return await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     except ConnectionError:
         return b""
     finally:

@@ -161,7 +161,7 @@ def test_an_address_in_the_environment_wins_over_the_files_in_whichever_form(
 ) -> None:
     (tmp_path / "old").write_text("amqp://old")
     (tmp_path / "new").write_text("amqp://new")
-    content = {one: value for one, value in GOOD[table].items() if one != name}
+    content = {word: value for word, value in GOOD[table].items() if word != name}
     content[name + in_file] = str(tmp_path / "old") if in_file else "amqp://old"
     path = tmp_path / "settings.toml"
     path.write_text(to_toml(GOOD | {table: content}))

@@ -21,7 +21,7 @@ from osrdyne_amqp.connecting import opening, tls
 from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
 from testbed.hostile.chance import mutated
 from testbed.suite import examples
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.broker.fake_broker import delivery, fake_broker, header_payload, method
 from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES
 
@@ -103,7 +103,7 @@ def run_with(data: bytes) -> None:
             pending = channel.publish("", "q", b"x")
             broker.send(data)
             broker.writers[-1].close()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert isinstance(await connection.wait_closed(), BrokerError)
                 await asyncio.wait([pending])
             pending.exception()
@@ -127,7 +127,7 @@ async def test_a_frame_of_gigabytes_ends_the_connection_before_it_is_kept(kind: 
         connection = await Connection.open(broker.uri, name="test")
         broker.send(bytes([kind]) + b"\x00\x01" + (2**31).to_bytes(4, "big") + b"x" * 100)
 
-        reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
+        reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE_SECONDS)
 
     assert isinstance(reason, BrokerError)
     assert "longer than was agreed" in str(reason)

@@ -23,7 +23,7 @@ from testbed.hostile import chance
 from testbed.hostile import frames as hostile
 from testbed.hostile.chance import LIMITS, drawn
 from testbed.hostile.frames import Content, handed_on
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.broker.fake_broker import fake_broker, method
 from tests.simulation.many_seeds import first_seed
 
@@ -43,17 +43,17 @@ async def received(sent: Sequence[list[bytes]]) -> tuple[list[Message], BrokerEr
         for tag, parts in enumerate(sent):
             broker.send(method(1, spec.Basic.Deliver("TAG", tag, False, "", "key")), *parts)
         broker.writers[-1].write_eof()
-        reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
+        reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE_SECONDS)
         await connection.close()
     return seen, reason
 
 
 async def see(contents: list[Content]) -> None:
     """Raise AssertionError unless each content comes with its body, and with its headers if they are read."""
-    seen, reason = await received([one.frames for one in contents])
+    seen, reason = await received([content.frames for content in contents])
     assert reason is not None
     assert reason.code == 0, reason
-    assert [one.delivery_tag for one in seen] == list(range(len(contents)))
+    assert [delivery.delivery_tag for delivery in seen] == list(range(len(contents)))
     for message, given in zip(seen, contents, strict=True):
         assert message.body == b"".join(given.parts)
         assert (message.malformed is not None) == (len(given.header) > LIMITS["headers that are read"] or many(given))
@@ -75,7 +75,7 @@ async def test_whatever_is_handed_on_comes_as_it_is(seed: int) -> None:
 async def test_a_frame_of_no_kind_within_a_message_ends_the_connection(seed: int) -> None:
     known = (hostile.METHOD, hostile.HEADER, hostile.BODY, hostile.HEARTBEAT)
     kinds = st.integers(0, 255).filter(lambda kind: kind not in known)
-    strays = st.tuples(handed_on().filter(lambda one: bool(one.parts)), kinds, st.binary(max_size=60))
+    strays = st.tuples(handed_on().filter(lambda frame: bool(frame.parts)), kinds, st.binary(max_size=60))
     for given, kind, data in drawn(strays, seed, 10):
         head, *parts = given.frames
         seen, reason = await received([[head, hostile.frame(kind, 1, data), *parts]])

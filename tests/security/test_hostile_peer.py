@@ -26,7 +26,7 @@ from testbed.hostile.chance import NAMES, drawn
 from testbed.hostile.sending import ask, send_frames, send_messages
 from testbed.pool import DaemonProcess, Pool
 from testbed.suite import examples
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from testbed.workers import LIBRARY
 from tests.simulation.many_seeds import first_seed
 
@@ -65,7 +65,7 @@ def honest(pool: Pool) -> Iterator[None]:
             count = 0
             while not stop.wait(0.02) or count < 20:
                 key = COLD[count // 10 % len(COLD)] if count % 10 == 5 else WARM
-                assert client.call(key, b"%d" % count, timeout=PATIENCE).body == f"{key}|{count}".encode()
+                assert client.call(key, b"%d" % count, timeout=PATIENCE_SECONDS).body == f"{key}|{count}".encode()
                 count += 1
             return count
 
@@ -83,8 +83,8 @@ def attack(uri: str, addressed: list[tuple[str, bytes]], raw: list[bytes], port:
     with ThreadPoolExecutor(3) as threads:
         messages = threads.submit(send_messages, uri, sorted(addressed))
         framed = threads.submit(send_frames, uri, raw)
-        for one in requests:
-            answer = ask("127.0.0.1", port, one)
+        for request in requests:
+            answer = ask("127.0.0.1", port, request)
             assert answer == b"" or answer.startswith(b"HTTP/1."), answer
             assert b"Traceback" not in answer
         framed.result()
@@ -153,11 +153,11 @@ def test_a_worker_stops_nothing_that_it_cannot_take_away(
         "reply-nobody",
     ]
     to = st.sampled_from(
-        [f"/queues/{quote(one, safe='')}" for one in queues] + [f"/exchanges/{names.activity_exchange}/42"]
+        [f"/queues/{quote(queue, safe='')}" for queue in queues] + [f"/exchanges/{names.activity_exchange}/42"]
     )
-    addressed = drawn(st.tuples(to, amqp_1_0.everything([f"/queues/{one}" for one in queues])), seed, count)
+    addressed = drawn(st.tuples(to, amqp_1_0.everything([f"/queues/{queue}" for queue in queues])), seed, count)
     # To the default exchange, which has each queue by its name.
-    keys = st.sampled_from([one.encode() for one in queues])
+    keys = st.sampled_from([queue.encode() for queue in queues])
     raw = drawn(frames.messages("", keys) | frames.messages(names.activity_exchange) | frames.broken(""), seed, count)
 
     with honest(pool):
@@ -188,9 +188,9 @@ def test_callers_go_on_whatever_replies_a_worker_sends_them(
             while not stop.is_set() or not count:
                 # A broken reply costs the calls in flight, which say so, and a call that saw three of them.
                 with suppress(ReplyAddressLost, ConnectionLost):
-                    assert client.call(WARM, b"%d" % count, timeout=PATIENCE).body == f"{WARM}|{count}".encode()
+                    assert client.call(WARM, b"%d" % count, timeout=PATIENCE_SECONDS).body == f"{WARM}|{count}".encode()
                     count += 1
-            assert client.call(WARM, b"at last", timeout=PATIENCE).body == f"{WARM}|at last".encode()
+            assert client.call(WARM, b"at last", timeout=PATIENCE_SECONDS).body == f"{WARM}|at last".encode()
             return count
 
     def run() -> int:
@@ -207,7 +207,7 @@ def test_callers_go_on_whatever_replies_a_worker_sends_them(
 
     def found() -> set[str]:
         """Reply queues that were not there before, and else those that were attacked last."""
-        theirs = {one for one in pool.queues() if one.startswith(f"reply-{pool.users.client}-")}
+        theirs = {queue for queue in pool.queues() if queue.startswith(f"reply-{pool.users.client}-")}
         return theirs - known or theirs & last
 
     known, last = set[str](), set[str]()
@@ -217,8 +217,10 @@ def test_callers_go_on_whatever_replies_a_worker_sends_them(
             for at in range(0, len(sent), 10):
                 last = set(sorted(until(found, what="reply queues"))[:2])
                 known |= last
-                send_messages(worker, [(f"/queues/{one}", data) for one in last for data in sent[at : at + 10]])
-                send_frames(worker, [data.replace(PLACE, one.encode()) for one in last for data in raw[at : at + 10]])
+                send_messages(worker, [(f"/queues/{queue}", data) for queue in last for data in sent[at : at + 10]])
+                send_frames(
+                    worker, [data.replace(PLACE, queue.encode()) for queue in last for data in raw[at : at + 10]]
+                )
         finally:
             stop.set()
         assert calling.result() > 0

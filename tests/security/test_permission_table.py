@@ -85,7 +85,7 @@ def purge(queue: Callable[[Pool], str]) -> Action:
 
 def others(api: Management, pool: Pool) -> None:
     """Raise as for a refusal where no other virtual host than the pool's is shown."""
-    if {one["name"] for one in api.get("vhosts")} <= {pool.vhost}:
+    if {vhost["name"] for vhost in api.get("vhosts")} <= {pool.vhost}:
         raise ManagementRefused("GET", "vhosts", 403, "none")
 
 

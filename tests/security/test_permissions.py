@@ -174,7 +174,7 @@ MUST_NOT: list[tuple[str, str, Action]] = [
 
 
 @pytest.mark.parametrize(
-    ("role", "action"), [(role, action) for role, _, action in MUST], ids=[f"{one[0]} can {one[1]}" for one in MUST]
+    ("role", "action"), [(role, action) for role, _, action in MUST], ids=[f"{case[0]} can {case[1]}" for case in MUST]
 )
 def test_a_user_can_do_what_its_role_must(pool: Pool, role: str, action: Action) -> None:
     assert allowed(pool, role, action)
@@ -183,7 +183,7 @@ def test_a_user_can_do_what_its_role_must(pool: Pool, role: str, action: Action)
 @pytest.mark.parametrize(
     ("role", "action"),
     [(role, action) for role, _, action in MUST_NOT],
-    ids=[f"{one[0]} cannot {one[1]}" for one in MUST_NOT],
+    ids=[f"{case[0]} cannot {case[1]}" for case in MUST_NOT],
 )
 def test_a_user_cannot_do_what_its_role_must_not(pool: Pool, role: str, action: Action) -> None:
     assert not allowed(pool, role, action)
@@ -229,7 +229,7 @@ def test_client_and_worker_have_no_management_api(pool: Pool, role: str) -> None
 
 
 def test_the_daemon_does_not_see_other_vhosts(pool: Pool) -> None:
-    assert [one["name"] for one in api(pool, "daemon").get("vhosts")] == [pool.vhost]
+    assert [vhost["name"] for vhost in api(pool, "daemon").get("vhosts")] == [pool.vhost]
     assert code(lambda: api(pool, "daemon").get("queues", "/")) in (401, 404)
 
 
@@ -253,7 +253,7 @@ CHANGES: dict[str, Callable[[Management, Pool], Any]] = {
 
 @pytest.mark.parametrize(
     ("role", "change"),
-    [(role, one) for role in ("daemon", "monitor") for one in CHANGES if (role, one) != ("daemon", EMPTY)],
+    [(role, change) for role in ("daemon", "monitor") for change in CHANGES if (role, change) != ("daemon", EMPTY)],
 )
 def test_daemon_and_monitor_change_nothing_through_the_management_api(pool: Pool, role: str, change: str) -> None:
     assert code(lambda: CHANGES[change](api(pool, role), pool)) in (401, 403)

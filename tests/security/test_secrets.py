@@ -65,7 +65,7 @@ class Search:
                 variables = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            environ = dict(one.partition("=")[::2] for one in variables)
+            environ = dict(variable.partition("=")[::2] for variable in variables)
             for name, value in environ.items():
                 if not may_have(name, environ):
                     self.take(f"environment of {entry.name}", f"{name}={value}\n")
@@ -113,10 +113,10 @@ def wrong_password(pool: Pool, daemon: DaemonProcess) -> None:
     """The daemon is thrown out, refused, and let in again."""
     api, user = pool.broker.management, pool.users.daemon
     api.put("users", user, body={"password": "another", "tags": "management"})
-    for one in until(lambda: [c for c in api.get("connections") if c["user"] == user]):
+    for connection in until(lambda: [c for c in api.get("connections") if c["user"] == user]):
         # The daemon ends the one for its events when it loses the other.
         with contextlib.suppress(ManagementRefused):
-            api.delete("connections", one["name"])
+            api.delete("connections", connection["name"])
     daemon.wait_for("waiting")
     for command in (["lint", "--live", "--settings", str(daemon.directory / "settings.toml")],):
         assert osrdyne(*command).code == 2
@@ -225,10 +225,10 @@ def plant(search: Search, pool: Pool, directory: Path) -> None:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", of[users.daemon]]),
     ]
     try:
-        until(lambda: all(Path(f"/proc/{one.pid}/cmdline").read_bytes() for one in sleeping))
+        until(lambda: all(Path(f"/proc/{process.pid}/cmdline").read_bytes() for process in sleeping))
         search.take_processes(lambda name, environ: name == "WORKER_AMQP_URI")
     finally:
-        for one in sleeping:
-            one.kill()
-            one.wait()
+        for process in sleeping:
+            process.kill()
+            process.wait()
     search.take_files(directory)

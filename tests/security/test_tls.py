@@ -82,7 +82,10 @@ def serve_over_tls(
             expected = {(user, True) for user in (users.daemon, users.worker, users.client)}
 
             def listed() -> set[tuple[str, bool]]:
-                return {(one["user"], one["ssl"]) for one in broker.management.get("vhosts", vhost, "connections")}
+                return {
+                    (connection["user"], connection["ssl"])
+                    for connection in broker.management.get("vhosts", vhost, "connections")
+                }
 
             until(lambda: listed() == expected, what="three connections, all with TLS")
         daemon.close()

@@ -16,4 +16,4 @@ def first_seed() -> int:
 def many() -> list[range]:
     """The seeds of `make test-all`, a range for each test."""
     first = first_seed()
-    return [range(one, one + PART) for one in range(first, first + MANY, PART)]
+    return [range(number, number + PART) for number in range(first, first + MANY, PART)]

@@ -83,7 +83,7 @@ def test_an_executor_runs_no_more_at_once_than_it_has_threads(scheduler: Schedul
         executor = Executor(scheduler, 2, "work")
         futures = [executor.submit(work, number) for number in range(5)]
         wait_for(scheduler, futures, None)
-        most.append(-sum(one.result() for one in futures))
+        most.append(-sum(future.result() for future in futures))
         executor.shutdown(wait=True)
         with pytest.raises(RuntimeError):
             executor.submit(work, 9)
@@ -171,7 +171,7 @@ def test_a_second_transaction_waits_for_the_first_and_gives_up_as_sqlite_does(sc
         scheduler.run(lambda: False, LONG)
         scheduler.end()
         assert read() == [0, 1]
-        assert [("database is locked" in one) for one in scheduler.errors] == [True, True]
+        assert [("database is locked" in error) for error in scheduler.errors] == [True, True]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -43,7 +43,7 @@ async def channel_on(broker: ModelBroker, name: str = "client") -> Channel:
 
 
 def kinds(broker: ModelBroker, *wanted: str) -> list[str]:
-    return [one.kind for one in broker.history if one.kind in wanted]
+    return [entry.kind for entry in broker.history if entry.kind in wanted]
 
 
 def history_of(seed: int) -> list[str]:
@@ -95,8 +95,8 @@ def test_confirms_come_out_of_order_and_for_several_at_once() -> None:
 
         channel._confirms.settle = seen  # type: ignore[method-assign,union-attr]
         publishes = [channel.publish("", "q", b"") for _ in range(50)]
-        for number, one in enumerate(publishes):
-            one.add_done_callback(partial(_note, order, number))
+        for number, publish in enumerate(publishes):
+            publish.add_done_callback(partial(_note, order, number))
         await asyncio.gather(*publishes)
         await asyncio.sleep(0)
         return order, any(settled) and not all(settled)
@@ -185,11 +185,11 @@ def test_what_a_deleted_queue_held_is_on_record() -> None:
         inbox = await Inbox.of(await broker.open("amqp://admin:x@model/", name="consumer"), "q", prefetch=1)
         await inbox.get()
         await channel.delete_queue("q")
-        (deleted,) = [one for one in broker.history if one.kind == history.DELETED]
+        (deleted,) = [entry for entry in broker.history if entry.kind == history.DELETED]
         lost = [
-            (one.message.correlation_id, one.actor, one.detail)
-            for one in broker.history
-            if one.kind == history.LOST and one.message is not None
+            (entry.message.correlation_id, entry.actor, entry.detail)
+            for entry in broker.history
+            if entry.kind == history.LOST and entry.message is not None
         ]
         return deleted.detail[:4], lost
 
@@ -268,9 +268,9 @@ def test_the_ways_of_a_message_are_on_record() -> None:
         later = await Inbox.of(await broker.open("amqp://admin:x@model/", name="other"), "later")
         later.channel.reject((await later.get()).delivery_tag, requeue=False)
         await asyncio.sleep(1)
-        return [(one.kind, one.detail) for one in broker.history if one.message is not None]
+        return [(entry.kind, entry.detail) for entry in broker.history if entry.message is not None]
 
-    assert [one for one in run(program) if one[0] != history.CONFIRMED] == [
+    assert [event for event in run(program) if event[0] != history.CONFIRMED] == [
         (history.PUBLISHED, False),
         (history.ROUTED, None),
         (history.DELIVERED, False),

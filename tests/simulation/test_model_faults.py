@@ -133,7 +133,7 @@ def test_a_program_can_be_killed_before_any_of_its_operations() -> None:
         for body in (b"1", b"2", b"3"):
             pending = channel.publish("", "q", body)
         await asyncio.sleep(9)
-        return seen, pending.done(), [one.body for one in broker.messages("q")]
+        return seen, pending.done(), [message.body for message in broker.messages("q")]
 
     for seed in range(10):
         seen, heard, arrived = run(program, seed)
@@ -247,7 +247,7 @@ def test_an_acknowledgement_is_on_record_with_when_it_was_sent() -> None:
         sent = broker.now
         inbox.channel.ack(message.delivery_tag)
         await until(lambda: kinds(broker, history.ACKED))
-        (acked,) = [one for one in broker.history if one.kind == history.ACKED]
+        (acked,) = [entry for entry in broker.history if entry.kind == history.ACKED]
         return acked.detail == sent, acked.at > sent
 
     assert run(program) == (True, True)

@@ -69,9 +69,9 @@ def test_what_the_broker_loses_is_on_record_as_its_own_loss(version: Any) -> Non
         await lost(broker)
         assert not kinds(broker, history.LOST)
         return [
-            (one.place, one.message and one.message.body, one.detail)
-            for one in broker.history
-            if one.kind == history.LOST_BY_BROKER
+            (entry.place, entry.message and entry.message.body, entry.detail)
+            for entry in broker.history
+            if entry.kind == history.LOST_BY_BROKER
         ]
 
     assert run(program, version=version) == [
@@ -95,9 +95,9 @@ def test_a_message_that_a_worker_held_and_a_dead_letter_on_its_way_are_lost_too(
         broker.kill_and_start(lose=["dying"])
         await asyncio.sleep(300)
         return {
-            one.message.body: one.detail
-            for one in broker.history
-            if one.kind == history.LOST_BY_BROKER and one.message is not None
+            entry.message.body: entry.detail
+            for entry in broker.history
+            if entry.kind == history.LOST_BY_BROKER and entry.message is not None
         }
 
     assert run(program, version="4.0") == {b"held": "ready", b"rejected": "dead lettering"}
@@ -130,7 +130,7 @@ def test_each_publish_to_a_lost_queue_holds_up_its_channel_for_65_seconds() -> N
             ends[name] = round(broker.now - began)
 
         publishes = (("1", "q"), ("2", "other"), ("3", "q"), ("4", "other"))
-        under_way = [asyncio.ensure_future(publish(*one)) for one in publishes]
+        under_way = [asyncio.ensure_future(publish(*each)) for each in publishes]
         await asyncio.sleep(1)
         await other.publish("", "other", b"")
         free = broker.now - began
@@ -276,13 +276,13 @@ def test_the_management_api_lists_a_lost_queue_without_counts_and_names_its_memb
         api = broker.management()
         (listed,) = await api.request_queues(PoolNames("core"))
         totals = await api.totals(request_queue)
-        members = [await api.members(one) for one in (request_queue, "other", "none")]
+        members = [await api.members(queue) for queue in (request_queue, "other", "none")]
         with pytest.raises(ManagementError):
             await api.members("classic")
         return (
             listed.totals,
             totals and (totals.ready, totals.unacknowledged),
-            [one and quorum.never_led(one) for one in members],
+            [member and quorum.never_led(member) for member in members],
         )
 
     assert run(program, version="4.0") == (None, (0, 0), [True, False, None])

@@ -43,7 +43,7 @@ _LONG = ("a call that has ended leaves no trace", "a worker that goes away takes
 
 
 @pytest.mark.parametrize(
-    "mistake", [pytest.param(one, marks=pytest.mark.full) if one in _LONG else one for one in MISTAKES]
+    "mistake", [pytest.param(mistake, marks=pytest.mark.full) if mistake in _LONG else mistake for mistake in MISTAKES]
 )
 def test_the_checker_of_the_relay_sees_when(mistake: str) -> None:
     finding, likely = _SEEN[mistake]

@@ -22,7 +22,7 @@ _SOME = 35
 def found_in(seeds: range, processes: int) -> runner.Result:
     """Run seeds, expect no findings, and return the sums."""
     results = list(runner.results(seeds, processes))
-    assert [(one.seed, one.findings) for one in results if one.findings] == []
+    assert [(result.seed, result.findings) for result in results if result.findings] == []
     return runner.total(results)
 
 

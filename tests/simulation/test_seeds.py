@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 def test_a_thousand_seeds_lose_nothing_and_break_nothing(first: int) -> None:
     jobs = min(2, os.cpu_count() or 1)
     found = list(runner.results(range(first, first + 250), jobs))
-    assert [(one.seed, one.findings) for one in found if one.findings] == []
+    assert [(verdict.seed, verdict.findings) for verdict in found if verdict.findings] == []
     # And they are not empty
-    assert sum(one.requests for one in found) > 1500
+    assert sum(verdict.requests for verdict in found) > 1500
 
 
 @pytest.mark.full
@@ -32,7 +32,7 @@ def test_a_thousand_seeds_lose_nothing_and_break_nothing(first: int) -> None:
 @pytest.mark.parametrize("seeds", many(), ids=str)
 def test_ten_thousand_seeds_lose_nothing_and_break_nothing(seeds: range) -> None:
     found = runner.results(seeds, min(2, os.cpu_count() or 1))
-    assert [(one.seed, one.findings) for one in found if one.findings] == []
+    assert [(verdict.seed, verdict.findings) for verdict in found if verdict.findings] == []
 
 
 @pytest.mark.parametrize("seed", [3, 5, 8, 40])
@@ -67,5 +67,5 @@ def test_the_same_seed_is_the_same_run_in_another_process() -> None:
 
 
 def test_there_are_runs_of_every_kind_on_both_versions() -> None:
-    seen = {(one.kind, one.version) for one in map(scenario, range(200))}
+    seen = {(scenario_.kind, scenario_.version) for scenario_ in map(scenario, range(200))}
     assert seen == {(kind, version) for kind in Kind for version in ("4.0", "4.3")}

@@ -28,9 +28,9 @@ def test_keys_that_come_and_go_leave_daemon_and_client_as_small_as_before() -> N
     assert report.served >= report.asked - 400
     # Everything that may become of a request was there, and the containers of all parts were seen.
     assert set(report.came_to) >= {"ok", "given up", "expired", "rejected"}
-    assert max(one.live for one in report.samples) > 1
+    assert max(sample.live for sample in report.samples) > 1
     assert report.samples[-1].live == 0
-    names = {name for one in report.samples for name in one.sizes}
+    names = {name for sample in report.samples for name in sample.sizes}
     assert names >= {"QueuesByKey.data", "Slots._entries", "Confirms._pending", "Worker._in_hand", "KeyedLoop._busy"}
 
 
@@ -78,7 +78,7 @@ def test_a_channel_forgets_consumers_that_have_ended() -> None:
 
 async def test_callbacks_that_wait_are_counted_once_each() -> None:
     futures = [asyncio.get_running_loop().create_future() for _ in range(37)]
-    for one in futures:
-        one.add_done_callback(lambda _: None)
+    for future in futures:
+        future.add_done_callback(lambda _: None)
 
     assert sizes([futures])["Future._callbacks"] == 37

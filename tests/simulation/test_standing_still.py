@@ -38,6 +38,6 @@ def test_a_process_that_stands_still_takes_what_has_arrived_before_its_own_timer
         await task
 
     virtual_time.run(1, program)
-    assert [what for what, _ in done] == ["timer 1", "arrived", *(f"timer {one}" for one in range(2, 6)), "ends"]
+    assert [what for what, _ in done] == ["timer 1", "arrived", *(f"timer {number}" for number in range(2, 6)), "ends"]
     assert done[1] == ("arrived", 7.0)
     assert done[-1] == ("ends", 10.0)

@@ -99,7 +99,7 @@ class Place:
 
     def given_back(self) -> int:
         """Return how often the daemon gave a request back."""
-        return sum(one.kind == "requeued" and one.detail == "nack" for one in self.bench.broker.history)
+        return sum(entry.kind == "requeued" and entry.detail == "nack" for entry in self.bench.broker.history)
 
     async def crash(self, times: int) -> None:
         """Let so many workers that say nothing serve requests, until one crashes them."""
@@ -118,7 +118,7 @@ class Place:
     async def bodies(self) -> tuple[list[str], list[str]]:
         """Take all; return what are orphans now, and what stayed."""
         orphans, stayed = await self.all_of(self.state.names.orphan_queue), await self.all_of(self.queue)
-        return [one.body.decode() for one in orphans], [one.body.decode() for one in stayed]
+        return [message.body.decode() for message in orphans], [message.body.decode() for message in stayed]
 
 
 def taking_back_of(state: PoolState, connection: Connection) -> TakingBack:
@@ -215,7 +215,7 @@ def test_the_first_copy_that_fails_ends_it_and_nothing_is_lost(version: Version)
         took = asyncio.ensure_future(place.take())
         await asyncio.wait((took,), timeout=30.0)
         assert took.done(), "it goes on for ever"
-        tries = [one for one in place.bench.broker.history if one.kind == "nacked"]
+        tries = [entry for entry in place.bench.broker.history if entry.kind == "nacked"]
         assert len(tries) <= 2
         assert not took.result()
         orphans, stayed = await place.bodies()
@@ -275,7 +275,9 @@ def test_what_a_silent_worker_took_shows_that_workers_start_and_carries_its_coun
         await place.put("poison", "behind", "last")
         await place.crash(3)
         assert await place.take()
-        orphans = {one.body: delivered_of(one) for one in await place.all_of(place.state.names.orphan_queue)}
+        orphans = {
+            message.body: delivered_of(message) for message in await place.all_of(place.state.names.orphan_queue)
+        }
         assert orphans[b"poison"] == 3
         # The rest stays for the next start, and nothing was given back
         assert (await place.channel.declare_queue(place.queue, passive=True)).ready == 3 - len(orphans)
@@ -387,4 +389,4 @@ def test_a_daemon_without_the_right_warns_once_of_a_key(version: Version, caplog
     # A run of the simulation in this process raises the level of our loggers.
     with caplog.at_level("WARNING", taking_back.__name__):
         run(version, program)
-    assert sum("may not take requests" in one.message for one in caplog.records) == 1
+    assert sum("may not take requests" in record.message for record in caplog.records) == 1

@@ -28,7 +28,7 @@ def test_a_call_may_be_uncollected_only_while_no_worker_is_free(
     assert planned.kind is Kind.QUIET
     world = World(replace(planned, calls=(*plans, CALL)), random.Random(1))
     world.trace.append(f"call {CALL.number} begins")
-    world.runs = [Run(one.number, "server 0", 1.0, ended=100.0) for one in plans]
+    world.runs = [Run(plan.number, "server 0", 1.0, ended=100.0) for plan in plans]
     if free:
         # One worker ends its work, and gets the next request later.
         world.runs[0].ended = free[0]

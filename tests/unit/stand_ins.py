@@ -35,7 +35,7 @@ NAMES = PoolNames("core")
 #: Reply queues of two callers.
 A_CALLER, ANOTHER_CALLER = f"reply-core-client-{1:032x}", f"reply-core-client-{2:032x}"
 #: Seconds that every call takes, so that there is a moment for something else to happen.
-LATENCY = 0.001
+LATENCY_SECONDS = 0.001
 
 
 def state_of(*, unbind_delay: float = 100.0, stop_delay: float = 50.0) -> PoolState:
@@ -53,7 +53,7 @@ def follower(changes: Changes) -> ChangeReader:
 @asynccontextmanager
 async def running(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Run loops while the context is open; one that ends by itself fails the test."""
-    tasks = [asyncio.ensure_future(one) for one in coroutines]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         yield tasks
         assert not [task for task in tasks if task.done()], [task.exception() for task in tasks if task.done()]
@@ -65,7 +65,7 @@ async def running(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[list[
 
 async def until(found: Callable[[], object], within: float = 1000.0) -> None:
     """Wait in virtual time for a condition."""
-    pause = LATENCY
+    pause = LATENCY_SECONDS
     async with asyncio.timeout(within):
         while not found():
             await asyncio.sleep(pause)
@@ -104,7 +104,7 @@ class StandInBroker:
     async def called(self, what: str, name: str) -> str:
         key = name.removeprefix(NAMES.request_queue_prefix)
         self.calls.append((what, key))
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(LATENCY_SECONDS)
         self.on(what, key)
         if (what, key) in self.hanging:
             await asyncio.get_running_loop().create_future()
@@ -238,10 +238,10 @@ class StandInManagement(ManagementApi):
                 names.request_queue(key),
                 key,
                 None
-                if one.lost
-                else QueueTotals(one.ready, one.unacknowledged, one.consumers, 0, delivered=one.delivered),
+                if queue.lost
+                else QueueTotals(queue.ready, queue.unacknowledged, queue.consumers, 0, delivered=queue.delivered),
             )
-            for key, one in self.broker.queues.items()
+            for key, queue in self.broker.queues.items()
         ]
 
     async def members(self, queue: str) -> tuple[Member, ...] | None:
@@ -293,7 +293,7 @@ class StandInDriver:
 
     async def _called(self, what: str, key: str) -> None:
         self.calls.append((what, key))
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(LATENCY_SECONDS)
         outcome = self.on(what, key)
         if outcome is not None:
             await outcome
@@ -372,7 +372,7 @@ class StandInPublisher(Publisher):
         self.confirmed: list[Sent] = []
         #: Seconds until a message leaves, and from then until its confirm.
         self.wait = 0.0
-        self.delay = LATENCY
+        self.delay = LATENCY_SECONDS
         #: Outcomes of the next publishes: an error to raise, None for a confirm.
         self.answers: list[Exception | None] = []
         #: (exchange, routing key) -> the error of every publish to it.
@@ -381,7 +381,7 @@ class StandInPublisher(Publisher):
         self.gone: set[str] = set()
 
     def sent_to(self, exchange: str, routing_key: str) -> list[Sent]:
-        return [one for one in self.sent if (one.exchange, one.routing_key) == (exchange, routing_key)]
+        return [message for message in self.sent if (message.exchange, message.routing_key) == (exchange, routing_key)]
 
     async def publish(
         self, exchange: str, routing_key: str | bytes, body: bytes, properties: Properties | Callable[[], Properties]

@@ -36,7 +36,7 @@ class StaticQueues:
             await self.look()
             if not self._evidence.suspects.intersection(self._consumed):
                 return
-            await asyncio.sleep(lost.LOOK_AGAIN)
+            await asyncio.sleep(lost.LOOK_AGAIN_SECONDS)
 
     async def look(self) -> None:
         """Check once, and note lost queues. A queue that cannot be checked keeps its last result."""
@@ -62,4 +62,4 @@ class StaticQueues:
 
     def pause(self, interval: float) -> float:
         """Return the seconds until the next check: `interval`, or less while a suspected loss needs another check."""
-        return min(interval, lost.LOOK_AGAIN) if self._evidence.suspects else interval
+        return min(interval, lost.LOOK_AGAIN_SECONDS) if self._evidence.suspects else interval

@@ -36,7 +36,7 @@ _NEXT = {
 }
 
 #: Seconds of connecting that the timeout leaves out, and of closing: together they are less than one.
-_MOMENT, _CLOSE_SECONDS = 0.2, 0.6
+_MOMENT_SECONDS, _CLOSE_SECONDS = 0.2, 0.6
 
 
 @one_line_errors
@@ -142,7 +142,7 @@ def _seconds(text: str) -> float:
 
 def _left(seconds: float, connecting: float) -> float:
     """Return what is left of the time after so many seconds of connecting."""
-    return seconds if connecting < _MOMENT else max(0.01, round(seconds - connecting, 2))
+    return seconds if connecting < _MOMENT_SECONDS else max(0.01, round(seconds - connecting, 2))
 
 
 def _headers(given: list[str]) -> dict[str, str]:

@@ -21,13 +21,13 @@ MOST_ASKED = 100
 
 
 async def findings(api: ManagementApi, expected: Topology, live: Topology) -> list[Finding]:
-    """Return a finding for each lost queue of a pool. Takes `LOOK_AGAIN` seconds where one may be lost."""
+    """Return a finding for each lost queue of a pool. Takes `LOOK_AGAIN_SECONDS` where one may be lost."""
     static = lost.static_quorum_queues(expected)
     listed = await api.request_queues(PoolNames(expected.pool))
     uncounted = [queue.name for queue in listed if queue.key is not None and queue.totals is None]
     evidence = await _look(api, [*static, *uncounted[:MOST_ASKED]], Evidence())
     if evidence.suspects:
-        await asyncio.sleep(lost.LOOK_AGAIN)
+        await asyncio.sleep(lost.LOOK_AGAIN_SECONDS)
         evidence = await _look(api, evidence.suspects, evidence)
     return _findings(api.vhost, expected, live, evidence.lost, len(uncounted) - MOST_ASKED)
 

@@ -19,7 +19,7 @@ MOST_USERS = 1000
 #: of the broker, which renew a key whose events were lost, are not later than this.
 IDLE_SECONDS = 30.0
 #: Seconds by which sums of times may be wrong: a token that is so near is there.
-_ROUNDING = 1e-6
+_ROUNDING_SECONDS = 1e-6
 #: The bucket of requests whose user is not known; the user of an `Origin` is then empty, too.
 _UNKNOWN = ""
 
@@ -40,7 +40,7 @@ class WakeBudget:
             user = user if len(self._full_at) < MOST_USERS else _UNKNOWN
         full_at = max(self._full_at.get(user, now), now) + self._interval
         missing = full_at - self._capacity - now
-        if missing > _ROUNDING:
+        if missing > _ROUNDING_SECONDS:
             return missing
         self._full_at[user] = full_at
         return 0.0

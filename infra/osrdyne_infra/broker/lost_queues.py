@@ -18,11 +18,11 @@ class Members(Protocol):
 
 
 def find(broker: Members, vhost: str, queues: Collection[str]) -> frozenset[str]:
-    """Return those of some quorum queues that are lost. Takes `LOOK_AGAIN` seconds where one may be."""
+    """Return those of some quorum queues that are lost. Takes `LOOK_AGAIN_SECONDS` where one may be."""
     evidence = Evidence().after(_look(broker, vhost, queues), time.monotonic())
     if not evidence.suspects:
         return frozenset()
-    time.sleep(lost.LOOK_AGAIN)
+    time.sleep(lost.LOOK_AGAIN_SECONDS)
     return evidence.after(_look(broker, vhost, evidence.suspects), time.monotonic()).lost
 
 

@@ -18,7 +18,7 @@ from osrdyne_pool.broker.management import FRESH_TOTALS, ManagementClient, Manag
 from osrdyne_runtime import certificate_faults
 
 #: Seconds to wait for one answer.
-TIMEOUT = 15.0
+TIMEOUT_SECONDS = 15.0
 #: The oldest RabbitMQ that the topology is made for.
 OLDEST = (4, 0)
 
@@ -95,7 +95,7 @@ class Management:
     ) -> Any:
         try:
             trusted = ssl.create_default_context(cafile=self.cacertfile) if self.cacertfile else None
-            client = ManagementClient(self.url, self.user, self.password, trusted, TIMEOUT)
+            client = ManagementClient(self.url, self.user, self.password, trusted, TIMEOUT_SECONDS)
             return client.call(method, *path, query=query, body=body)
         except ManagementRefused as error:
             if error.status == HTTPStatus.NOT_FOUND and method in ("GET", "DELETE"):

@@ -11,7 +11,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 from osrdyne_infra.ordering import own
 
 #: Seconds after which a rollout that does not go on has failed, and `up` says so.
-PROGRESS = 300
+PROGRESS_SECONDS = 300
 #: On every object: what it is a part of, and what made it.
 LABELS: Mapping[str, str] = {"app.kubernetes.io/part-of": "osrdyne", "app.kubernetes.io/managed-by": "pulumi"}
 
@@ -46,5 +46,5 @@ class Place:
 
 def part(parent: pulumi.ComponentResource, after: Sequence[pulumi.Resource] = ()) -> pulumi.ResourceOptions:
     """Return the options of a part of a component in the cluster, made after other resources."""
-    patience = pulumi.CustomTimeouts(create=f"{PROGRESS}s", update=f"{PROGRESS}s")
+    patience = pulumi.CustomTimeouts(create=f"{PROGRESS_SECONDS}s", update=f"{PROGRESS_SECONDS}s")
     return pulumi.ResourceOptions(parent=parent, depends_on=list(after), custom_timeouts=patience)

@@ -34,7 +34,7 @@ _NAMES = {
 #: The claim that Kubernetes makes for the one pod of the broker.
 DISK = "data-broker-0"
 #: Seconds to wait for one answer.
-_TIMEOUT = 15
+_TIMEOUT_SECONDS = 15
 #: Parts of it have no types.
 _library: Any = kubernetes
 
@@ -95,11 +95,14 @@ def check(cluster: Cluster, groups: Collection[tuple[str, str]] = (), disk: str 
     try:
         with api:
             there = {
-                group.name for group in _library.client.ApisApi(api).get_api_versions(_request_timeout=_TIMEOUT).groups
+                group.name
+                for group in _library.client.ApisApi(api).get_api_versions(_request_timeout=_TIMEOUT_SECONDS).groups
             }
             claims = _library.client.CoreV1Api(api).list_namespaced_persistent_volume_claim
             disks = (
-                claims(cluster.namespace, field_selector=f"metadata.name={disk}", _request_timeout=_TIMEOUT).items
+                claims(
+                    cluster.namespace, field_selector=f"metadata.name={disk}", _request_timeout=_TIMEOUT_SECONDS
+                ).items
                 if disk
                 else []
             )

@@ -12,7 +12,7 @@ from osrdyne_infra.cluster.access import LABELS, Place
 from osrdyne_infra.ordering import inside
 
 #: Seconds that a namespace may need to go, beyond what its pods may take to end.
-MARGIN = 300
+MARGIN_SECONDS = 300
 
 
 class Namespace(pulumi.ComponentResource):
@@ -31,7 +31,7 @@ class Namespace(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource] = (),
     ) -> None:
         super().__init__("osrdyne:kubernetes:Namespace", name, None, inside(parent))
-        patience = pulumi.CustomTimeouts(delete=f"{round(grace) + MARGIN}s")
+        patience = pulumi.CustomTimeouts(delete=f"{round(grace) + MARGIN_SECONDS}s")
         made = kubernetes.core.v1.Namespace(
             name,
             metadata=ObjectMetaArgs(name=name, labels={**LABELS, "pod-security.kubernetes.io/enforce": pod_security}),

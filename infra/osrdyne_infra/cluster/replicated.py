@@ -15,13 +15,13 @@ from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta import v1 as meta
 from pulumi_kubernetes.policy import v1 as policy
 
-from osrdyne_infra.cluster.access import LABELS, PROGRESS, Place, part
+from osrdyne_infra.cluster.access import LABELS, PROGRESS_SECONDS, Place, part
 from osrdyne_infra.pool.worker_templates import NOBODY
 
 #: Annotation of the pods: another value is another pod.
 CONFIGURATION = "osrdyne.io/configuration"
 #: Seconds that one of these processes may need to end.
-GRACE = 30
+GRACE_SECONDS = 30
 #: A pod goes when the one that takes its place is ready.
 ONE_BY_ONE = apps.DeploymentStrategyArgs(
     type="RollingUpdate", rolling_update=apps.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1)
@@ -63,7 +63,7 @@ def deployment(
         metadata=place.metadata(name, labels),
         spec=apps.DeploymentSpecArgs(
             replicas=replicas,
-            progress_deadline_seconds=PROGRESS,
+            progress_deadline_seconds=PROGRESS_SECONDS,
             strategy=strategy,
             selector=selector,
             template=core.PodTemplateSpecArgs(
@@ -82,7 +82,7 @@ def pod(
     *,
     first: list[core.ContainerArgs] | None = None,
     account: str | None = None,
-    grace: int = GRACE,
+    grace: int = GRACE_SECONDS,
 ) -> core.PodSpecArgs:
     """Return a pod without privileges. `first` run to their end before the others; `account` may use the API server.
 

@@ -29,7 +29,7 @@ from osrdyne_runtime.settings_text import to_toml
 #: Name of their objects, and of the Service.
 NAME = "relay"
 #: Seconds for which a worker's requests go to the same node, unless that is gone.
-_SAME_NODE = 3 * 3600
+_SAME_NODE_SECONDS = 3 * 3600
 
 
 def declare(
@@ -86,7 +86,7 @@ def declare(
             # A worker answers at the node that gave it the request.
             session_affinity="ClientIP",
             session_affinity_config=core.SessionAffinityConfigArgs(
-                client_ip=core.ClientIPConfigArgs(timeout_seconds=_SAME_NODE)
+                client_ip=core.ClientIPConfigArgs(timeout_seconds=_SAME_NODE_SECONDS)
             ),
             # Otherwise all that comes through one machine of the cluster would have that one's address.
             external_traffic_policy="Local" if outside else None,
@@ -118,7 +118,7 @@ def _streams(relay: RelayPlace) -> dict[str, pulumi.Output[str]]:
 
 def _grace(relay: RelayPlace) -> int:
     """Return the seconds that a node may need to end: what it gives to requests in hand, and the rest."""
-    return round(relay.node().grace) + replicated.GRACE
+    return round(relay.node().grace) + replicated.GRACE_SECONDS
 
 
 def _container(relay: RelayPlace, image: str, places: Mapping[str, str]) -> core.ContainerArgs:

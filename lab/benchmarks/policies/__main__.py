@@ -38,15 +38,17 @@ def main() -> int:
         histories.append(("flights", flights()))
     found = {name: _judged(name, calls) for name, calls in histories}
     if asked.json:
-        print(json.dumps({name: {"measures": one.measures(), "rows": _rows(one)} for name, one in found.items()}))
+        print(
+            json.dumps({name: {"measures": policy.measures(), "rows": _rows(policy)} for name, policy in found.items()})
+        )
         return 0
-    for name, one in found.items():
+    for name, policy in found.items():
         print(f"\n{name}\n{'':14}{'requests':>10}{'cold':>9}{'starts':>9}{'hours':>10}{'p75':>8}{'promised':>10}")
-        for label, *values in _rows(one):
+        for label, *values in _rows(policy):
             print(f"{label:14}{values[0]:>10}{values[1]:>9}{values[2]:>9}{values[3]:>10.0f}{values[4]:>8.3f}", end="")
             print(f"{values[5]:>10.3f}" if values[5] else "")
     print(f"\n{'measure':60}{'goal':>6}" + "".join(f"{name:>11}" for name in found) + f"{'median':>9}")
-    measures = {name: one.measures() for name, one in found.items()}
+    measures = {name: policy.measures() for name, policy in found.items()}
     for measure, goal in GOALS.items():
         values = [each[measure] for each in measures.values()]
         line = "".join(f"{value:>10.3f}{' ' if value <= goal else '!'}" for value in values)

@@ -15,7 +15,7 @@ from benchmarks.policies.traces import MONDAY, Shape, stretches
 from osrdyne_pipeline.recommendation.calls import DAY, Calls
 
 #: Seconds that a flight's request takes.
-RUN = 2.0
+RUN_SECONDS = 2.0
 #: Weeks from the traces' Monday on: 2013-07-01.
 WEEKS = 8
 
@@ -31,5 +31,5 @@ def flights(weeks: int = WEEKS) -> Calls:
             hour = datetime.fromisoformat(row["time_hour"]).replace(tzinfo=UTC).timestamp() - MONDAY
             if -DAY <= hour < weeks * 7 * DAY and row["dep_delay"] not in ("", "NA"):
                 found.setdefault(row["dest"], []).append(hour + 60 * (float(row["minute"]) + float(row["dep_delay"])))
-    begins = [np.array([one for one in sorted(times) if one >= 0]) for times in found.values()]
-    return stretches(tuple(found), begins, [np.full(len(at), RUN) for at in begins], Shape(days=weeks * 7))
+    begins = [np.array([time for time in sorted(times) if time >= 0]) for times in found.values()]
+    return stretches(tuple(found), begins, [np.full(len(at), RUN_SECONDS) for at in begins], Shape(days=weeks * 7))

@@ -64,7 +64,7 @@ class Judgement:
 
     def _curve(self) -> tuple[list[float], list[float]]:
         points = [self.outcomes[f"ours at {part:g}"] for part in BUDGETS]
-        found = sorted((float(one.hours.sum()), float(one.cold.sum())) for one in points)
+        found = sorted((float(point.hours.sum()), float(point.cold.sum())) for point in points)
         return [hours for hours, _ in found], [cold for _, cold in found]
 
     def _cold_at(self, hours: float) -> float:
@@ -112,6 +112,6 @@ def judge(calls: Calls, told: Callable[[str], None] = lambda _: None) -> Judgeme
             promised.setdefault(budget, []).append((found.hours / hours * now, now))
     return Judgement(
         {name: pooled(each) for name, each in weeks.items()},
-        {budget: sum(one for one, _ in each) / sum(all_ for _, all_ in each) for budget, each in promised.items()},
+        {budget: sum(saved for saved, _ in each) / sum(all_ for _, all_ in each) for budget, each in promised.items()},
         busy,
     )

@@ -206,7 +206,7 @@ def _by_validation(runs: Runs, since: int, until: int) -> Rule:
         return possible if possible.expected else Rule("unknown", modes=possible.modes)
     if not possible.expected:
         return Rule("pulsed", modes=possible.modes)
-    results = [_simulated(runs, one, begin, until, adapt=False) for one in (Rule("pulsed"), _made("possible", runs))]
+    results = [_simulated(runs, rule, begin, until, adapt=False) for rule in (Rule("pulsed"), _made("possible", runs))]
     (cold_a, waste_a, _), (cold_b, waste_b, _) = results
     if cold_a <= cold_b and waste_a <= waste_b:
         return Rule("pulsed", modes=possible.modes)

@@ -76,8 +76,8 @@ def _runs(rng: np.random.Generator, shape: Shape, begins: list[Floats]) -> list[
     mean, sigma = shape.run
     usual = np.exp(rng.normal(mean, sigma, len(begins)))
     return [
-        np.minimum(one * np.exp(rng.normal(0, shape.run_spread, len(at))), shape.longest_run)
-        for one, at in zip(usual, begins, strict=True)
+        np.minimum(gap * np.exp(rng.normal(0, shape.run_spread, len(at))), shape.longest_run)
+        for gap, at in zip(usual, begins, strict=True)
     ]
 
 

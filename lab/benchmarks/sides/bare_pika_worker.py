@@ -17,7 +17,7 @@ from benchmarks.sides import turns
 from benchmarks.sides.bare_pika import Opening
 from osrdyne_protocol import events
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from osrdyne_worker.events import GATHER_TIME
+from osrdyne_worker.events import GATHER_TIME_SECONDS
 
 
 class BareWorker:
@@ -91,7 +91,7 @@ class BareWorker:
             self._send(properties)
             return
         if not self._waiting:
-            asyncio.get_running_loop().call_later(GATHER_TIME, self._send_all)
+            asyncio.get_running_loop().call_later(GATHER_TIME_SECONDS, self._send_all)
         self._waiting.append(properties)
 
     def _send_all(self) -> None:

@@ -32,7 +32,7 @@ BRONZE = f"""
         time_ms, worker_id, request_id, outcome, duration_ms, caller, error, detail, output, log, began,
         {day_of("time_ms")} as day
     from read_parquet($events, filename = true, file_row_number = true)
-    where event in ({", ".join(f"'{one}'" for one in sorted(KNOWN))})
+    where event in ({", ".join(f"'{event}'" for event in sorted(KNOWN))})
       and key is not null and strlen(key) <= 255 and not contains(key, chr(0))
       and time_ms >= 0 and time_ms <= $latest and coalesce(duration_ms, 0) >= 0
 """

@@ -102,10 +102,10 @@ def _known_first(value: Any) -> tuple[bool, Any]:
 def events_of(bronze: Iterable[Event]) -> list[Event]:
     """One event an id: of copies, the one whose contents sort first."""
     kept: dict[str, Event] = {}
-    for one in bronze:
-        other = kept.get(one.event_id)
-        if other is None or _order(one) < _order(other):
-            kept[one.event_id] = one
+    for row in bronze:
+        other = kept.get(row.event_id)
+        if other is None or _order(row) < _order(other):
+            kept[row.event_id] = row
     return list(kept.values())
 
 
@@ -122,22 +122,22 @@ def _said(one: Event, kind: int) -> Row:
 def requests_of(events: Iterable[Event]) -> list[Request]:
     by_id: dict[tuple[str, str], list[Row]] = defaultdict(list)
     signs: dict[str, list[tuple[int, bool]]] = defaultdict(list)
-    for one in events:
-        kind = KINDS.get(one.event)
+    for event in events:
+        kind = KINDS.get(event.event)
         if kind is not None:
-            if one.request_id:
-                by_id[one.key, one.request_id].append(_said(one, kind))
+            if event.request_id:
+                by_id[event.key, event.request_id].append(_said(event, kind))
             elif kind == 2:
-                by_id[one.key, "~" + one.event_id].append(_said(one, kind))
-        elif one.event == names.STARTED:
-            signs[one.key].append((one.time_ms, True))
-        if one.event in _BOUNDARIES:
-            signs[one.key].append((one.time_ms, False))
+                by_id[event.key, "~" + event.event_id].append(_said(event, kind))
+        elif event.event == names.STARTED:
+            signs[event.key].append((event.time_ms, True))
+        if event.event in _BOUNDARIES:
+            signs[event.key].append((event.time_ms, False))
     ready = {key: _Ready(found) for key, found in signs.items()}
     rows = []
     for (key, request_id), told in by_id.items():
         if len(told) > 1:
-            told.sort(key=lambda one: (one[0], one[1], _known_first(one[2]), _known_first(one[3])))
+            told.sort(key=lambda fact: (fact[0], fact[1], _known_first(fact[2]), _known_first(fact[3])))
         for number, part in enumerate(_split(told), start=1):
             rows.append(_request(key, request_id, number, part, ready.get(key)))
     return rows
@@ -147,13 +147,13 @@ def _split(told: list[Row]) -> Iterable[list[Row]]:
     """Events of one id, request by request."""
     part: list[Row] = []
     ended = False
-    for one in told:
-        begins = one[1] in (0, 2)
-        if part and begins and (ended or one[0] - part[-1][0] > DAY_MS):
+    for event in told:
+        begins = event[1] in (0, 2)
+        if part and begins and (ended or event[0] - part[-1][0] > DAY_MS):
             yield part
             part, ended = [], False
-        part.append(one)
-        if one[1] == 4 or (one[1] == 3 and one[2] != names.REQUEUED):
+        part.append(event)
+        if event[1] == 4 or (event[1] == 3 and event[2] != names.REQUEUED):
             ended = True
         elif begins:
             ended = False
@@ -175,14 +175,14 @@ class _Ready:
 
 
 def _request(key: str, request_id: str, number: int, part: list[Row], groups: _Ready | None) -> Request:
-    received = [one for one in part if one[1] == 2]
-    finished = next((one for one in part if one[1] == 3 and one[2] != names.REQUEUED), None)
-    dead = next((one for one in part if one[1] == 4), None)
-    forwarded = [one[0] for one in part if one[1] == 1]
-    cold = part[0][1] == 0 or any(one[1] in (0, 1) for one in part)
+    received = [event for event in part if event[1] == 2]
+    finished = next((event for event in part if event[1] == 3 and event[2] != names.REQUEUED), None)
+    dead = next((event for event in part if event[1] == 4), None)
+    forwarded = [event[0] for event in part if event[1] == 1]
+    cold = part[0][1] == 0 or any(fact[1] in (0, 1) for fact in part)
     seen = part[0][0]
     first = received[0][0] if received else None
-    done = min((one[0] for one in (finished, dead) if one is not None), default=None)
+    done = min((end[0] for end in (finished, dead) if end is not None), default=None)
     parts: _Parts = (None, None, None, None, None)
     if done is not None:
         in_hand = min(received[-1][0], done) if received else done
@@ -194,9 +194,9 @@ def _request(key: str, request_id: str, number: int, part: list[Row], groups: _R
         parts = (left - seen, begun - left, in_hand - begun, done - in_hand, done - seen)
     worker = finished[3] if finished is not None else None
     if worker is None and received:
-        worker = max(received, key=lambda one: (one[0], _known_first(one[3])))[3]
+        worker = max(received, key=lambda event: (event[0], _known_first(event[3])))[3]
     end = finished or dead
-    named = [(one[0], one[4]) for one in part if one[1] == (0 if cold else 2) and one[4] is not None]
+    named = [(event[0], event[4]) for event in part if event[1] == (0 if cold else 2) and event[4] is not None]
     return Request(
         key,
         request_id,
@@ -209,7 +209,7 @@ def _request(key: str, request_id: str, number: int, part: list[Row], groups: _R
         len(received),
         None if end is None else end[2],
         worker,
-        sum(one[1] == 3 and one[2] == names.REQUEUED for one in part),
+        sum(fact[1] == 3 and fact[2] == names.REQUEUED for fact in part),
         names.FINISHED if finished else names.DEAD_LETTERED if dead else None,
         min(named)[1] if named else None,
         day_of(seen),
@@ -230,11 +230,11 @@ _HAPPENS = {
 def lives_of(events: Iterable[Event], requests: Iterable[Request]) -> list[Life]:
     by_key: dict[str, list[Row]] = defaultdict(list)
     history = 0
-    for one in events:
-        history = max(history, one.time_ms)
-        for kind in _HAPPENS.get(one.event, ()):
-            worker = one.worker_id if kind == _STARTED else None
-            by_key[one.key].append((one.time_ms, kind, True, None, worker))
+    for event in events:
+        history = max(history, event.time_ms)
+        for kind in _HAPPENS.get(event.event, ()):
+            worker = event.worker_id if kind == _STARTED else None
+            by_key[event.key].append((event.time_ms, kind, True, None, worker))
     for asked in requests:
         if asked.received_ms is not None:
             begun = asked.received_ms if asked.done_ms is None else asked.done_ms - (asked.run_ms or 0)
@@ -242,7 +242,7 @@ def lives_of(events: Iterable[Event], requests: Iterable[Request]) -> list[Life]
     return [
         _life(key, opened, happened, history)
         for key, all_of_key in by_key.items()
-        for opened, happened in _lives(sorted(all_of_key, key=lambda one: one[:3]))
+        for opened, happened in _lives(sorted(all_of_key, key=lambda event: event[:3]))
     ]
 
 
@@ -251,27 +251,27 @@ def _lives(happened: list[Row]) -> Iterable[tuple[int, list[Row]]]:
     opened: int | None = None
     life: list[Row] = []
     told = False
-    for one in happened:
-        told = told or one[1] in (_CLOSE, _OPEN)
-        if one[1] == _OPEN or (opened is None and not told and one[1] == _RUN and not one[2]):
+    for event in happened:
+        told = told or event[1] in (_CLOSE, _OPEN)
+        if event[1] == _OPEN or (opened is None and not told and event[1] == _RUN and not event[2]):
             if opened is not None:
                 yield opened, life
-            opened, life = one[0], []
-        life.append(one)
+            opened, life = event[0], []
+        life.append(event)
     if opened is not None:
         yield opened, life
 
 
 def _life(key: str, opened: int, happened: list[Row], history: int) -> Life:
-    stopped = min((one[0] for one in happened if one[1] == _CLOSE), default=None)
-    told = [one for one in happened if one[1] == _RUN or stopped is None or one[0] <= stopped]
+    stopped = min((event[0] for event in happened if event[1] == _CLOSE), default=None)
+    told = [event for event in happened if event[1] == _RUN or stopped is None or event[0] <= stopped]
     end = max(opened, history if stopped is None else stopped)
     busy: dict[date, int] = defaultdict(int)
-    for begin, until in _union((one[0], one[3]) for one in told if one[1] == _RUN and one[3] is not None):
+    for begin, until in _union((fact[0], fact[3]) for fact in told if fact[1] == _RUN and fact[3] is not None):
         for day, length in _by_day(begin, until if stopped is None else min(until, stopped)):
             busy[day] += length
-    bound, unbound = (max((one[0] for one in told if one[1] == kind), default=None) for kind in (_BOUND, _UNBOUND))
-    shown, handed = (min((one[0] for one in told if one[1] == kind), default=None) for kind in (_STARTED, _RUN))
+    bound, unbound = (max((fact[0] for fact in told if fact[1] == kind), default=None) for kind in (_BOUND, _UNBOUND))
+    shown, handed = (min((fact[0] for fact in told if fact[1] == kind), default=None) for kind in (_STARTED, _RUN))
     days = _by_day(opened, end) or [(day_of(opened), 0)]
     return Life(
         key,
@@ -280,8 +280,8 @@ def _life(key: str, opened: int, happened: list[Row], history: int) -> Life:
         None if unbound is None or (bound is not None and bound >= unbound) else unbound,
         stopped,
         sum(busy.values()),
-        sum(one[1] == _RUN for one in told),
-        len({one[4] for one in told} - {None}),
+        sum(fact[1] == _RUN for fact in told),
+        len({fact[4] for fact in told} - {None}),
         [(day, up, busy.get(day, 0)) for day, up in days],
         day_of(opened),
     )

@@ -25,23 +25,23 @@ def _percentile(values: Iterable[int], share: float) -> int | None:
 
 def demand_of(requests: Iterable[Request]) -> list[Row]:
     hours: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for one in requests:
-        row = hours[one.key, one.seen_ms // _HOUR_MS * _HOUR_MS]
+    for request in requests:
+        row = hours[request.key, request.seen_ms // _HOUR_MS * _HOUR_MS]
         row[0] += 1
-        row[1] += one.cold
-        row[2] += one.run_ms or 0
+        row[1] += request.cold
+        row[2] += request.run_ms or 0
     return [(key, hour, *row, day_of(hour)) for (key, hour), row in hours.items()]
 
 
 def cold_starts_of(requests: Iterable[Request], lives: Iterable[Life]) -> list[Row]:
     counts: dict[tuple[str, date], list[int]] = defaultdict(lambda: [0, 0, 0])
     waits: dict[tuple[str, date], list[int]] = defaultdict(list)
-    for one in requests:
-        counts[one.key, one.day][0] += 1
-        counts[one.key, one.day][1] += one.cold
-        until = one.done_ms if one.received_ms is None else one.received_ms
-        if one.cold and until is not None:
-            waits[one.key, one.day].append(until - one.seen_ms)
+    for request in requests:
+        counts[request.key, request.day][0] += 1
+        counts[request.key, request.day][1] += request.cold
+        until = request.done_ms if request.received_ms is None else request.received_ms
+        if request.cold and until is not None:
+            waits[request.key, request.day].append(until - request.seen_ms)
     for life in lives:
         counts[life.key, life.day][2] += 1
     return [
@@ -53,13 +53,13 @@ def cold_starts_of(requests: Iterable[Request], lives: Iterable[Life]) -> list[R
 
 def latency_of(requests: Iterable[Request]) -> list[Row]:
     groups: dict[tuple[str, bool, date], list[Request]] = defaultdict(list)
-    for one in requests:
-        if one.done_ms is not None:
-            groups[one.key, one.cold, one.day].append(one)
+    for request in requests:
+        if request.done_ms is not None:
+            groups[request.key, request.cold, request.day].append(request)
     rows = []
     for (key, cold, day), found in groups.items():
         sums = (sum(map(attrgetter(part), found)) for part in _PARTS)
-        totals = sorted(one.total_ms or 0 for one in found)
+        totals = sorted(request.total_ms or 0 for request in found)
         percentiles = (_percentile(totals, share) for share in (0.5, 0.95, 0.99))
         rows.append((key, cold, len(found), *sums, *percentiles, day))
     return rows
@@ -85,19 +85,30 @@ def failures_of(requests: Iterable[Request], events: Iterable[Event]) -> list[Ro
         elif event.event == names.GROUP_STOPPED and (event.outcome or "").startswith("stuck"):
             stuck[event.key].append(event.time_ms)
     causes: dict[tuple[str, str, str], list[Request]] = defaultdict(list)
-    for one in requests:
-        if one.done_ms is not None and one.outcome is not None and one.outcome != "ok":
-            length = "short" if len(one.key) <= 16 else "middling" if len(one.key) <= 64 else "long"
-            shape = f"{_fingerprint(one.key)} / {_fingerprint(one.request_id)} / {length} key"
-            causes[_fingerprint(one.outcome), _exit(one, anew[one.key], stuck[one.key]), shape].append(one)
+    for request in requests:
+        if request.done_ms is not None and request.outcome is not None and request.outcome != "ok":
+            length = "short" if len(request.key) <= 16 else "middling" if len(request.key) <= 64 else "long"
+            shape = f"{_fingerprint(request.key)} / {_fingerprint(request.request_id)} / {length} key"
+            causes[_fingerprint(request.outcome), _exit(request, anew[request.key], stuck[request.key]), shape].append(
+                request
+            )
     return [_cause(cause, found) for cause, found in causes.items()]
 
 
 def _cause(cause: tuple[str, str, str], found: Sequence[Request]) -> Row:
     identity = hashlib.sha256("\n".join(cause).encode()).hexdigest()[:12]
-    done = [one.done_ms or 0 for one in found]
-    _, key, request_id = min((one.seen_ms, one.key, one.request_id) for one in found)
-    return (identity, *cause, len(found), len({one.key for one in found}), min(done), max(done), key, request_id)
+    done = [request.done_ms or 0 for request in found]
+    _, key, request_id = min((request.seen_ms, request.key, request.request_id) for request in found)
+    return (
+        identity,
+        *cause,
+        len(found),
+        len({request.key for request in found}),
+        min(done),
+        max(done),
+        key,
+        request_id,
+    )
 
 
 def _exit(one: Request, anew: list[int], stuck: list[int]) -> str:
@@ -119,12 +130,12 @@ _ERROR_CLASS = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*(?:Er
 
 def causes_of(events: Iterable[Event]) -> list[Row]:
     groups: dict[Row, list[Event]] = defaultdict(list)
-    for one in events:
-        if one.event in _ENDS or (one.event == names.FINISHED and one.outcome == "error"):
-            groups[_cause_of(one)].append(one)
+    for event in events:
+        if event.event in _ENDS or (event.event == names.FINISHED and event.outcome == "error"):
+            groups[_cause_of(event)].append(event)
     rows = []
     for (key, what, how, error, began, day), found in groups.items():
-        last = max(found, key=lambda one: (one.time_ms, one.event_id))
+        last = max(found, key=lambda fact: (fact.time_ms, fact.event_id))
         example, log = (None, None) if what == "handler-error" else (_example(last), last.log and last.log[:200])
         rows.append((key, what, how, error, began, len(found), last.time_ms, example, log, day))
     return rows
@@ -155,15 +166,15 @@ def _example(one: Event) -> str | None:
 
 def starts_of(events: Iterable[Event]) -> list[Row]:
     days: dict[tuple[str, date], list[Event]] = defaultdict(list)
-    for one in events:
-        if one.event in (names.STARTED, names.REQUEST_RECEIVED, *_ENDS) and (_good(one) or _failed(one)):
-            days[one.key, day_of(one.time_ms)].append(one)
+    for event in events:
+        if event.event in (names.STARTED, names.REQUEST_RECEIVED, *_ENDS) and (_good(event) or _failed(event)):
+            days[event.key, day_of(event.time_ms)].append(event)
     rows = []
     for (key, day), found in days.items():
-        good = max((one.time_ms for one in found if _good(one)), default=None)
-        failed = [one.time_ms for one in found if _failed(one)]
+        good = max((fact.time_ms for fact in found if _good(fact)), default=None)
+        failed = [fact.time_ms for fact in found if _failed(fact)]
         since = [time for time in failed if good is None or time > good]
-        started = sum(one.event == names.STARTED for one in found)
+        started = sum(fact.event == names.STARTED for fact in found)
         rows.append((key, started, len(failed), len(since), good, max(failed, default=None), day))
     return rows
 
@@ -180,15 +191,15 @@ def _failed(one: Event) -> bool:
 def bill_of(requests: Iterable[Request], worker_hours: Iterable[Row]) -> list[Row]:
     busy = {(row[0], row[-1]): row[2] for row in worker_hours}
     days: dict[tuple[str, date], dict[str | None, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0, 0, 0]))
-    for one in requests:
-        row = days[one.key, one.day][one.caller]
+    for request in requests:
+        row = days[request.key, request.day][request.caller]
         row[0] += 1
-        row[1] += one.cold
-        row[2] += one.run_ms or 0
-        if one.received_ms is not None and one.run_ms and one.done_ms is not None:
-            for begin in range((one.done_ms - one.run_ms) // DAY_MS * DAY_MS, one.done_ms, DAY_MS):
-                part = min(one.done_ms, begin + DAY_MS) - max(one.done_ms - one.run_ms, begin)
-                days[one.key, day_of(begin)][one.caller][3] += part
+        row[1] += request.cold
+        row[2] += request.run_ms or 0
+        if request.received_ms is not None and request.run_ms and request.done_ms is not None:
+            for begin in range((request.done_ms - request.run_ms) // DAY_MS * DAY_MS, request.done_ms, DAY_MS):
+                part = min(request.done_ms, begin + DAY_MS) - max(request.done_ms - request.run_ms, begin)
+                days[request.key, day_of(begin)][request.caller][3] += part
     rows = []
     for (key, day), callers in days.items():
         whole, so_far = sum(row[3] for row in callers.values()), 0
@@ -207,20 +218,20 @@ def _fingerprint(text: str) -> str:
 
 def key_classes_of(requests: Iterable[Request]) -> list[Row]:
     by_key: dict[str, list[Request]] = defaultdict(list)
-    for one in requests:
-        by_key[one.key].append(one)
+    for request in requests:
+        by_key[request.key].append(request)
     total = sum(map(len, by_key.values()))
     rows: list[Row] = []
     before = 0
     for rank, (key, found) in enumerate(sorted(by_key.items(), key=lambda item: (-len(item[1]), item[0])), start=1):
-        times = sorted(one.seen_ms for one in found)
+        times = sorted(request.seen_ms for request in found)
         gap = _percentile((later - time for time, later in pairwise(times)), 0.5)
         rare = len(found) < 10 or (gap is not None and gap >= DAY_MS)
         name = "rare" if rare else "heavy" if before < total * 0.5 else "steady"
         before += len(found)
-        cold = sum(one.cold for one in found)
-        run_ms = sum(one.run_ms or 0 for one in found)
-        days = len({one.day for one in found})
+        cold = sum(request.cold for request in found)
+        run_ms = sum(request.run_ms or 0 for request in found)
+        days = len({request.day for request in found})
         rows.append((key, name, len(found), cold, days, run_ms, len(found) / total, gap, rank))
     return rows
 
@@ -243,7 +254,7 @@ def forecast_of(demand: Sequence[Row], classes: Iterable[Row]) -> list[Row]:
     for name in sorted(set(class_of.values())):
         for hour in range(24):
             on = [sums.get((name, day, hour), [0, 0]) for day in all_days]
-            counts, busy = [float(one[0]) for one in on], [one[1] / _HOUR_MS for one in on]
+            counts, busy = [float(hour[0]) for hour in on], [hour[1] / _HOUR_MS for hour in on]
             unsure = 1 + 1 / len(on)
             mean, workers = sum(counts) / len(on), sum(busy) / len(on)
             high = mean + 1.645 * math.sqrt(max(_variance(counts), mean) * unsure)

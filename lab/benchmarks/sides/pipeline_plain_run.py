@@ -37,9 +37,9 @@ def read(folder: Path) -> Iterator[Event]:
         row = 0
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=_READ):
-                for one in zip(*(batch.column(name).to_pylist() for name in _READ), strict=True):
-                    if _is_good(one, latest):
-                        key, event, event_id, *rest = one
+                for values in zip(*(batch.column(name).to_pylist() for name in _READ), strict=True):
+                    if _is_good(values, latest):
+                        key, event, event_id, *rest = values
                         yield Event(path.name, row, key, event, event_id or f"{path.name}:{row}", *rest)
                     row += 1
 
@@ -74,10 +74,10 @@ def main() -> None:
     # Nothing here refers to itself, and to look for that among so many tuples takes its time.
     gc.disable()
     bronze = list(read(events))
-    write(out, "bronze", [(*one, plain.day_of(one.time_ms)) for one in bronze])
+    write(out, "bronze", [(*row, plain.day_of(row.time_ms)) for row in bronze])
     told = plain.events_of(bronze)
     del bronze
-    write(out, "silver/events", [(*one, plain.day_of(one.time_ms)) for one in told])
+    write(out, "silver/events", [(*event, plain.day_of(event.time_ms)) for event in told])
     asked = plain.requests_of(told)
     write(out, "silver/requests", asked)
     lived = plain.lives_of(told, asked)

@@ -19,7 +19,8 @@ async def main() -> None:
                     await relay.apply_response(request.id, request.body)
 
         await asyncio.gather(
-            asyncio.Event().wait(), *(work(one) for one in options["endpoints"] for _ in range(options["workers"]))
+            asyncio.Event().wait(),
+            *(work(endpoint) for endpoint in options["endpoints"] for _ in range(options["workers"])),
         )
 
 

@@ -81,7 +81,7 @@ def last_line(result: Result) -> str:
     """Return the line that ends every run, for people and programs."""
     found = result.account
     assert found is not None
-    injected = sum(one.injected for one in result.kinds.values())
+    injected = sum(kind.injected for kind in result.kinds.values())
     return (
         f"jobs: injected={injected} registered={found.registered} done={found.done} runs={found.runs} "
         f"refused={found.refused} parked={found.parked} lost={len(found.lost)} overlapping={len(found.overlapping)}"

@@ -49,7 +49,7 @@ def lost(submitted: Mapping[int, float], jobs: Mapping[int, Job], effects: Itera
     `submitted`: when the jobs were asked for that a client knows to be registered. A coalesced job that is counted with
     a run which had begun by then was not done by it.
     """
-    began = {one.token: one.began for one in effects}
+    began = {effect.token: effect.began for effect in effects}
 
     def is_lost(number: int) -> bool:
         job = jobs.get(number)
@@ -64,12 +64,12 @@ def overlapping(effects: Iterable[Effect]) -> list[tuple[int, int]]:
     """Return the runs, as pairs of tokens, that began before one of the same type and resource had ended."""
     latest: dict[tuple[str, str], Effect] = {}
     pairs = []
-    for one in sorted(effects, key=lambda effect: effect.began):
-        before = latest.get((one.type, one.resource))
-        if before is not None and one.began < before.ended:
-            pairs.append((before.token, one.token))
-        if before is None or one.ended > before.ended:
-            latest[one.type, one.resource] = one
+    for done in sorted(effects, key=lambda effect: effect.began):
+        before = latest.get((done.type, done.resource))
+        if before is not None and done.began < before.ended:
+            pairs.append((before.token, done.token))
+        if before is None or done.ended > before.ended:
+            latest[done.type, done.resource] = done
     return pairs
 
 
@@ -77,7 +77,7 @@ def account(
     submitted: Mapping[int, float], jobs: Mapping[int, Job], effects: list[Effect], *, runs: int, refused: int
 ) -> Account:
     """Return the numbers: jobs as clients and database know them, and the effects of runs."""
-    states = [one.state for one in jobs.values()]
+    states = [job.state for job in jobs.values()]
     return Account(
         registered=len(submitted.keys() | jobs.keys()),
         done=states.count("done"),

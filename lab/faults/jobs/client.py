@@ -20,7 +20,7 @@ from osrdyne_jobs import JobClient, NotRegistered
 log = logging.getLogger(__name__)
 
 #: Seconds before a job is submitted again.
-PAUSE = 0.3
+PAUSE_SECONDS = 0.3
 
 
 class Stop:
@@ -62,7 +62,7 @@ def submit(jobs: JobClient, number: int, journal: int, stop: Stop) -> None:
             job = jobs.submit(*load.job(number))
         except NotRegistered as error:
             log.warning("submitted again: %s", error)
-            stop.stopped.wait(PAUSE)
+            stop.stopped.wait(PAUSE_SECONDS)
         else:
             # One call of the system: a client that is killed has written the line whole or not at all.
             os.write(journal, f"{job.id} {asked}\n".encode())

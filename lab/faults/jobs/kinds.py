@@ -26,7 +26,7 @@ from testbed.dockerd import runs
 from testbed.waiting import until
 
 #: Seconds within which a fault must show.
-PATIENCE = 90.0
+PATIENCE_SECONDS = 90.0
 #: What PostgreSQL logs when it starts after it was killed.
 RECOVERED = "database system was not properly shut down"
 
@@ -37,7 +37,7 @@ def postgres_killed(processes: Processes, random: Random) -> str:
     """Kill it while jobs run, and keep it away for a moment, or for longer than their leases."""
     log = processes.postgres.directory / "log"
     before = log.read_text().count(RECOVERED)
-    busy = until(processes.busy, within=PATIENCE, what="a run")
+    busy = until(processes.busy, within=PATIENCE_SECONDS, what="a run")
     processes.postgres.kill()
     processes.wait(random.choice([0.5, 1.5 * load.LEASE]) * random.uniform(0.8, 1.2))
     processes.postgres.start()
@@ -55,7 +55,7 @@ def database_restored(processes: Processes, random: Random) -> str:
     processes.postgres.back_up(backup)
     began = time.monotonic()
     processes.postgres.start()
-    processes.until_recovered(within=PATIENCE)
+    processes.until_recovered(within=PATIENCE_SECONDS)
     processes.wait(random.uniform(0.0, 4.0))
     processes.postgres.kill()
     known = processes.newest_submitted()
@@ -65,7 +65,10 @@ def database_restored(processes: Processes, random: Random) -> str:
     job = tables.job.c
     again = select(func.count()).where(job.registered_at > _clock(processes), job.id <= known, job.state == states.DONE)
     most = len(load.TYPES) * len(load.RESOURCES)
-    until(lambda: (processes.read(lambda connection: connection.execute(again).scalar()) or 0) >= most, within=PATIENCE)
+    until(
+        lambda: (processes.read(lambda connection: connection.execute(again).scalar()) or 0) >= most,
+        within=PATIENCE_SECONDS,
+    )
     processes.say_restored()
     return f"{most} jobs whose ids had come again were done; then ids went on far above {known}"
 
@@ -73,18 +76,19 @@ def database_restored(processes: Processes, random: Random) -> str:
 def _clock(processes: Processes) -> float:
     """Return the time of the database."""
     return until(
-        lambda: processes.read(lambda connection: connection.execute(select(now())).scalar_one()), within=PATIENCE
+        lambda: processes.read(lambda connection: connection.execute(select(now())).scalar_one()),
+        within=PATIENCE_SECONDS,
     )
 
 
 def broker_killed(processes: Processes, random: Random) -> str:
     """Kill it, and start it again in a moment."""
-    before = until(lambda: _uptime(processes), within=PATIENCE, what="the broker's answer")
+    before = until(lambda: _uptime(processes), within=PATIENCE_SECONDS, what="the broker's answer")
     processes.broker.kill()
     assert not processes.broker.is_running, "the broker still runs"
     processes.wait(random.uniform(0.0, 4.0))
     processes.broker.start()
-    after = until(lambda: _uptime(processes), within=PATIENCE, what="the broker's answer")
+    after = until(lambda: _uptime(processes), within=PATIENCE_SECONDS, what="the broker's answer")
     assert after < before, "the broker has not started again"
     return f"it had run for {before / 1000:.0f} s, and runs for {after / 1000:.0f} s"
 
@@ -103,11 +107,13 @@ def worker_killed(processes: Processes, random: Random) -> str:
             return None
         one = random.choice(busy)
         one.process.kill()
-        until(lambda: not runs(one.process), within=PATIENCE, what="the end of the worker")
-        ended = until(lambda: _outcome(processes, one.token), within=PATIENCE, what=f"the end of run {one.token}")
+        until(lambda: not runs(one.process), within=PATIENCE_SECONDS, what="the end of the worker")
+        ended = until(
+            lambda: _outcome(processes, one.token), within=PATIENCE_SECONDS, what=f"the end of run {one.token}"
+        )
         return one if ended == states.LOST else None  # else it had just ended
 
-    one = until(killed, within=PATIENCE, what="a worker that is killed within a run")
+    one = until(killed, within=PATIENCE_SECONDS, what="a worker that is killed within a run")
     _until_done_again(processes, one)
     return f"run {one.token} of {one.type} {one.resource} is lost, its jobs are done by another"
 
@@ -118,17 +124,23 @@ def worker_stopped(processes: Processes, random: Random) -> str:
     Its write is refused, and of all runs of the job only the other one has had an effect.
     """
     one = until(
-        lambda: _stopped_within_a_run(processes, random), within=PATIENCE, what="a worker that stands within a run"
+        lambda: _stopped_within_a_run(processes, random),
+        within=PATIENCE_SECONDS,
+        what="a worker that stands within a run",
     )
     try:
         with _second_worker(processes, one):
-            until(lambda: _outcome(processes, one.token) == states.LOST, within=PATIENCE, what="the loss of the lease")
+            until(
+                lambda: _outcome(processes, one.token) == states.LOST,
+                within=PATIENCE_SECONDS,
+                what="the loss of the lease",
+            )
             _until_done_again(processes, one)
     finally:
         one.process.resume()
     until(
         lambda: {(REFUSED, one.token), (WRITES, one.token)} <= {*processes.noted()},
-        within=PATIENCE,
+        within=PATIENCE_SECONDS,
         what="a refused write",
     )
     assert _outcome(processes, one.token) == states.LOST, f"run {one.token} has another outcome now"
@@ -144,7 +156,7 @@ def _stopped_within_a_run(processes: Processes, random: Random) -> Busy | None:
         return None
     one = random.choice(busy)
     one.process.suspend()
-    until(lambda: one.process.status() == psutil.STATUS_STOPPED, within=PATIENCE, what="the stop")
+    until(lambda: one.process.status() == psutil.STATUS_STOPPED, within=PATIENCE_SECONDS, what="the stop")
     noted = processes.noted()
     if (BEGINS, one.token) in noted and (WRITES, one.token) not in noted and _outcome(processes, one.token) is None:
         return one
@@ -161,7 +173,7 @@ def _second_worker(processes: Processes, one: Busy) -> Iterator[None]:
     try:
         yield
         second.send_signal(signal.SIGTERM)
-        second.wait(PATIENCE)
+        second.wait(PATIENCE_SECONDS)
     finally:
         second.kill()
         second.wait()
@@ -172,14 +184,14 @@ def redo_killed(processes: Processes, random: Random) -> str:
 
     def leads() -> tuple[str, subprocess.Popen[bytes]] | None:
         holder = _leader(processes)
-        return next(((holder, one) for one in processes.redo if holder.endswith(f"-{one.pid}")), None)
+        return next(((holder, process) for process in processes.redo if holder.endswith(f"-{process.pid}")), None)
 
-    former, process = until(leads, within=PATIENCE, what="a redo process that leads")
+    former, process = until(leads, within=PATIENCE_SECONDS, what="a redo process that leads")
     process.kill()
-    assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     after = until(
         lambda: _leader(processes) not in ("", former) and _leader(processes),
-        within=PATIENCE,
+        within=PATIENCE_SECONDS,
         what="another that leads",
     )
     processes.keep_redo()
@@ -198,7 +210,7 @@ def daemon_killed(processes: Processes, random: Random) -> str:
 def client_killed(processes: Processes, random: Random) -> str:
     """Kill the client at any moment of a submit, and start another one."""
     known = len(processes.submitted())
-    until(lambda: len(processes.submitted()) > known, within=PATIENCE, what="a job of the client")
+    until(lambda: len(processes.submitted()) > known, within=PATIENCE_SECONDS, what="a job of the client")
     processes.end_client()
     assert processes.client.returncode == -signal.SIGKILL
     processes.client = processes.start_client()
@@ -215,19 +227,21 @@ def theft(processes: Processes, random: Random) -> str:
             gone = delete(tables.job).where(tables.job.c.id == number, tables.job.c.state == states.REGISTERED)
             return number if number in processes.submitted() and connection.execute(gone).rowcount else None
 
-    return f"job {until(stolen, within=PATIENCE)} was deleted"
+    return f"job {until(stolen, within=PATIENCE_SECONDS)} was deleted"
 
 
 def unfenced(processes: Processes, random: Random) -> str:
     """Let a stopped worker write without the fence when it wakes up: it overlaps, and the account must say so."""
-    one = until(lambda: _stopped_within_a_run(processes, random), within=PATIENCE)
+    one = until(lambda: _stopped_within_a_run(processes, random), within=PATIENCE_SECONDS)
     with _second_worker(processes, one):
-        until(lambda: _outcome(processes, one.token) == states.LOST, within=PATIENCE)
+        until(lambda: _outcome(processes, one.token) == states.LOST, within=PATIENCE_SECONDS)
         _until_done_again(processes, one)
     processes.unfenced.touch()
     one.process.resume()
     until(
-        lambda: one.token in {effect.token for effect in processes.effects()}, within=PATIENCE, what="an unfenced write"
+        lambda: one.token in {effect.token for effect in processes.effects()},
+        within=PATIENCE_SECONDS,
+        what="an unfenced write",
     )
     processes.unfenced.unlink()
     return f"run {one.token} wrote without its lease"
@@ -262,7 +276,7 @@ def _with_effect(processes: Processes, token: int) -> dict[int, set[int]]:
     mine = select(tables.attempt.c.job_id).where(tables.attempt.c.run_id == token)
     query = select(tables.attempt.c.job_id, tables.attempt.c.run_id).where(tables.attempt.c.job_id.in_(mine))
     rows = processes.read(lambda connection: connection.execute(query).all()) or ()
-    accepted = {one.token for one in processes.effects()}
+    accepted = {effect.token for effect in processes.effects()}
     return {job: {row.run_id for row in rows if row.job_id == job and row.run_id in accepted} for job, _ in rows}
 
 
@@ -273,4 +287,4 @@ def _until_done_again(processes: Processes, one: Busy) -> None:
         found = _with_effect(processes, one.token)
         return bool(found) and all(tokens - {one.token} for tokens in found.values())
 
-    until(again, within=PATIENCE, what=f"another run of the jobs of run {one.token}")
+    until(again, within=PATIENCE_SECONDS, what=f"another run of the jobs of run {one.token}")

@@ -113,7 +113,7 @@ class Processes:
 
     def keep_redo(self) -> None:
         """Start redo processes, as users do, in place of those that have ended."""
-        self.redo = [one for one in self.redo if one.poll() is None]
+        self.redo = [process for process in self.redo if process.poll() is None]
         while len(self.redo) < load.REDO_PROCESSES:
             settings = ["--settings", str(self.daemon.directory / "settings.toml"), "--json"]
             variables = {"OSRDYNE_JOBS_DATABASE": self.database, "OSRDYNE_CLIENT_URI": self.pool.client_uri}
@@ -122,9 +122,9 @@ class Processes:
             self.redo.append(self.start(command, "redo", env=environment, stdin=subprocess.DEVNULL))
 
     def _end_redo(self) -> None:
-        for one in self.redo:
-            one.kill()
-            one.wait()
+        for process in self.redo:
+            process.kill()
+            process.wait()
 
     # --- client ---------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Processes:
 
     def until_recovered(self, *, within: float) -> None:
         """Wait until of each type and resource a job is done that was registered after now."""
-        ended = self.client.poll() is not None or any(one.poll() is not None for one in self.redo)
+        ended = self.client.poll() is not None or any(process.poll() is not None for process in self.redo)
         assert not ended, "a client or a redo process ended by itself"
         began = until(lambda: self.read(lambda connection: connection.execute(select(now())).scalar_one()))
         job = tables.job.c
@@ -251,7 +251,7 @@ class Processes:
         def missing() -> set[tuple[str, str]]:
             done = self.read(lambda connection: connection.execute(query).all()) or ()
             return {(kind.name, at) for kind in load.TYPES for at in load.RESOURCES} - {
-                (one[0], one[1]) for one in done
+                (row[0], row[1]) for row in done
             }
 
         try:

@@ -14,7 +14,7 @@ from simulation import seeds
 from simulation.jobs import runner
 
 #: Seconds between two lines of progress.
-_PROGRESS = 10.0
+_PROGRESS_SECONDS = 10.0
 
 
 def main() -> int:
@@ -47,13 +47,13 @@ def many(first: int, count: int, processes: int, *, as_json: bool) -> int:
     seeds.show_first(first, count)
     began = shown = time.monotonic()
     found: list[runner.Result] = []
-    for one in runner.results(range(first, first + count), max(1, min(processes, count))):
-        found.append(one)
+    for result in runner.results(range(first, first + count), max(1, min(processes, count))):
+        found.append(result)
         if as_json:
-            print(json.dumps(asdict(one)))
-        elif one.findings:
-            _show(one)
-        if time.monotonic() - shown > _PROGRESS:
+            print(json.dumps(asdict(result)))
+        elif result.findings:
+            _show(result)
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
             print(f"{len(found)} of {count} seeds, {len(found) / (shown - began):.0f} a second", file=sys.stderr)
     sums = runner.total(found)

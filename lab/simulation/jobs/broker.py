@@ -20,13 +20,13 @@ from simulation.jobs.threads import Event
 #: A message that so many workers had and did not settle goes to the poison inventory.
 MOST_DELIVERIES = 4
 #: Seconds without a message after which a group of workers is stopped: more than twice redo's `alive_interval`.
-UNBIND_DELAY = 60.0
+UNBIND_DELAY_SECONDS = 60.0
 #: Seconds that a worker takes to start, at most.
-START = 3.0
+START_SECONDS = 3.0
 #: Seconds after which a worker that stands still is taken for gone.
-HEARTBEAT = 15.0
+HEARTBEAT_SECONDS = 15.0
 #: Seconds by which a cast is late, at most.
-LATE = 60.0
+LATE_SECONDS = 60.0
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class Pool:
             return
         for _ in range(2 if faulty and chance.random() < self._casts.doubled else 1):
             late = faulty and chance.random() < self._casts.late
-            delay = chance.uniform(0, LATE if late else 0.05)
+            delay = chance.uniform(0, LATE_SECONDS if late else 0.05)
             self._scheduler.after(delay, lambda: self._arrive(key, body))
 
     def _arrive(self, key: str, body: bytes) -> None:
@@ -113,11 +113,11 @@ class Pool:
         group = self.groups[key]
         self._arrived.set()
         self._arrived = Event(self._scheduler)
-        able = [one for one in group.workers if one not in group.stopping and one not in group.cut_off]
+        able = [worker for worker in group.workers if worker not in group.stopping and worker not in group.cut_off]
         running = len(able) + group.starting
         for _ in range(self._size - running if group.waiting else 0):
             group.starting += 1
-            self._scheduler.after(self._scheduler.random.uniform(0.1, START), lambda: self._begin(key))
+            self._scheduler.after(self._scheduler.random.uniform(0.1, START_SECONDS), lambda: self._begin(key))
 
     def _begin(self, key: str) -> None:
         group = self.groups[key]
@@ -135,14 +135,14 @@ class Pool:
         self._offer(key)
 
     def _give_back(self, group: Group, messages: list[Message]) -> None:
-        group.waiting.extendleft(one for one in messages if one.deliveries < MOST_DELIVERIES)
+        group.waiting.extendleft(message for message in messages if message.deliveries < MOST_DELIVERIES)
         messages.clear()
 
     def paused(self, process: Process, until: float) -> None:
         """Take note that a process stands still. What a worker had is given back when the broker notices."""
         for key, group in self.groups.items():
             if process in group.workers:
-                self._scheduler.after(HEARTBEAT, partial(self._notice, key, process))
+                self._scheduler.after(HEARTBEAT_SECONDS, partial(self._notice, key, process))
                 self._scheduler.at(until, partial(group.cut_off.discard, process))
 
     def _notice(self, key: str, process: Process) -> None:
@@ -182,7 +182,7 @@ class Pool:
         return [
             (key, process)
             for key, group in self.groups.items()
-            if group.used_at + UNBIND_DELAY < self._scheduler.now
+            if group.used_at + UNBIND_DELAY_SECONDS < self._scheduler.now
             if not group.waiting and not any(group.workers.values())
             for process in group.workers
             if process not in group.stopping

@@ -32,9 +32,9 @@ class Verdict:
 
     def findings(self) -> list[str]:
         return [
-            *(f"lost: {one}" for one in self.lost),
-            *(f"overlapping: {one}" for one in self.overlapping),
-            *(f"broken: {one}" for one in self.broken),
+            *(f"lost: {job}" for job in self.lost),
+            *(f"overlapping: {run}" for run in self.overlapping),
+            *(f"broken: {rule}" for rule in self.broken),
         ]
 
 
@@ -48,7 +48,7 @@ def check(outcome: Outcome) -> Verdict:
         runs=len(runs),
         parked=sum(state == states.PARKED for state in ended.values()),
         cancelled=sum(state == states.CANCELLED for state in ended.values()),
-        leases_lost=sum(one.outcome == states.LOST for one in runs.values()),
+        leases_lost=sum(run.outcome == states.LOST for run in runs.values()),
         late_handlers=outcome.handlers.overlapping,
         refused=len(outcome.handlers.refused),
     )
@@ -57,7 +57,7 @@ def check(outcome: Outcome) -> Verdict:
     # A long series of the same findings says no more than its begin.
     verdict.broken += watch.findings[:10]
     verdict.broken += outcome.errors[:10]
-    verdict.broken += [f"the handler of run {one} began after its lease" for one in outcome.handlers.begun_late[:10]]
+    verdict.broken += [f"the handler of run {run} began after its lease" for run in outcome.handlers.begun_late[:10]]
     for part in (_ends, _attempts, _one_more_run, _order, _outbox, _foreign_store):
         verdict.broken += part(outcome)
     if outcome.scenario.kind is Kind.CALM:
@@ -93,11 +93,11 @@ def _overlapping(outcome: Outcome) -> Iterator[str]:
         spans[where].append((min(commits), max(commits), token))
     for where, those in spans.items():
         those.sort()
-        for (_, last, one), (first, _, other) in pairwise(those):
+        for (_, last, earlier), (first, _, other) in pairwise(those):
             if first < last:
-                yield f"effects of the runs {one} and {other} of {where}"
-            if other < one:
-                yield f"effects of run {other} of {where} come after those of run {one}"
+                yield f"effects of the runs {earlier} and {other} of {where}"
+            if other < earlier:
+                yield f"effects of run {other} of {where} come after those of run {earlier}"
 
 
 def _ends(outcome: Outcome) -> Iterator[str]:
@@ -191,7 +191,7 @@ def _exact(outcome: Outcome, jobs: list[Job]) -> Iterator[str]:
         if job.coalesce or plan.cancel_after is not None or plan.do is Do.HANG or job.id in outcome.ledger.redo_asked:
             continue
         expected = min(plan.fails + 1, job.max_attempts)
-        runs = [one for one in _runs_of(outcome, job) if one.outcome != states.CANCELLED]
+        runs = [run for run in _runs_of(outcome, job) if run.outcome != states.CANCELLED]
         if len(runs) != expected:
             yield f"job {job.id} had {len(runs)} runs, not {expected}, and nothing failed"
         if (job.state == states.PARKED) != (plan.fails >= job.max_attempts):

@@ -171,7 +171,7 @@ def _oldest_first(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 def _fenced(before: Snapshot, after: Snapshot, effects: Iterable[Effect]) -> Iterator[str]:
     """What a run writes is committed only while it has the lock."""
-    for one in effects:
-        lock = before.locks.get((one.type, one.resource))
-        if lock is None or lock.token != one.token:
-            yield f"an effect of run {one.token} was taken, and run {lock.token if lock else 'none'} has the lock"
+    for effect in effects:
+        lock = before.locks.get((effect.type, effect.resource))
+        if lock is None or lock.token != effect.token:
+            yield f"an effect of run {effect.token} was taken, and run {lock.token if lock else 'none'} has the lock"

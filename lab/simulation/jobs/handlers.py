@@ -17,9 +17,9 @@ from simulation.jobs.scheduler import Scheduler
 
 _EFFECT = text("INSERT INTO simulated_effect (type, resource, token, last) VALUES (:type, :resource, :token, :last)")
 #: Seconds between two looks whether the run was cancelled.
-LOOK = 1.0
+LOOK_SECONDS = 1.0
 #: Seconds after which the driver kills a worker whose handler hangs.
-HANG = 20.0
+HANG_SECONDS = 20.0
 
 
 class PlannedError(Exception):
@@ -83,7 +83,7 @@ class Handlers:
         if plan.do is Do.UNTIL_CANCELLED:
             self._work(run, 1e9, listens=True)
         elif plan.do is Do.HANG and run.attempt == 1 and not mended:
-            self.scheduler.after(HANG, partial(self.scheduler.kill, self.scheduler.me().process))
+            self.scheduler.after(HANG_SECONDS, partial(self.scheduler.kill, self.scheduler.me().process))
             self._work(run, 1e9, listens=False)
         self._work(run, plan.work, listens=plan.listens)
         if run.attempt <= plan.fails and not mended:
@@ -94,7 +94,7 @@ class Handlers:
     def _work(self, run: Run, seconds: float, *, listens: bool) -> None:
         until = self.scheduler.now + seconds
         while (left := until - self.scheduler.now) > 0:
-            self.scheduler.sleep(min(left, LOOK))
+            self.scheduler.sleep(min(left, LOOK_SECONDS))
             if listens and run.cancelled.is_set():
                 raise JobCancelled("it heard of it")
 

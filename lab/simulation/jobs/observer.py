@@ -113,7 +113,7 @@ class Reader:
         locks = {(row[0], row[1]): Lock(*row[2:]) for row in read(_LOCKS)}
         archived = dict(read("SELECT id, state FROM osrdyne_job_history").fetchall())
         effects = [Effect(*row) for row in read(_EFFECTS, (self._effects,))]
-        self._effects = max([self._effects, *(one.id for one in effects)])
+        self._effects = max([self._effects, *(effect.id for effect in effects)])
         return Snapshot(number, at, jobs, archived, runs, locks), effects
 
     def numbers(self) -> dict[int, int]:

@@ -16,10 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_jobs import JobClient, JobWorker, NoAnswer, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState
 from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
-from simulation.jobs.scenario import LOAD, TYPES, Do, Plan
+from simulation.jobs.scenario import LOAD_SECONDS, TYPES, Do, Plan
 from simulation.jobs.scheduler import Process
 from simulation.jobs.threads import Event
-from simulation.jobs.watch import LEASE
+from simulation.jobs.watch import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from simulation.jobs.world import World
@@ -116,7 +116,7 @@ def redo_settings(batch: int, most: int) -> RedoSettings:
         pause=20.0,
         lease=20.0,
         alive_interval=20.0,
-        patience=LEASE,
+        patience=LEASE_SECONDS,
         archive_after=40.0,
     )
 
@@ -131,7 +131,7 @@ def start_worker(world: World, key: str, number: int) -> Process:
         worker = JobWorker(
             world.database.engine(process),
             dict.fromkeys(TYPES, world.handlers.handle),
-            lease=LEASE,
+            lease=LEASE_SECONDS,
             threads=world.scenario.threads,
             name=process.name,
             held=world.scenario.held,
@@ -193,7 +193,7 @@ def _cancel_job(world: World, client: JobClient, number: int) -> None:
 def _redo_parked(world: World) -> None:
     """Redo, once, the parked jobs whose plan says so."""
     engine = world.database.engine(world.scheduler.me().process)
-    while world.scheduler.now < world.begin + LOAD:
+    while world.scheduler.now < world.begin + LOAD_SECONDS:
         world.scheduler.sleep(7)
         for number in world.watch.parked():
             plan = world.handlers.plans[world.watch.number_of[number]]

@@ -15,7 +15,7 @@ PLAIN = JobType("plain", payload=dict[str, int], max_attempts=ATTEMPTS)
 MERGED = JobType("merged", payload=dict[str, int], max_attempts=ATTEMPTS, coalesce=True)
 TYPES = (PLAIN, MERGED)
 #: Seconds: of the load and its faults, and then until all must have ended.
-LOAD, REST = 60.0, 2000.0
+LOAD_SECONDS, REST_SECONDS = 60.0, 2000.0
 
 
 class Kind(Enum):
@@ -124,9 +124,10 @@ def scenario(seed: int) -> Scenario:
         broker_away=_away(chance, kind in {Kind.BROKER, Kind.STORM}),
         database_away=_away(chance, kind in {Kind.DATABASE, Kind.STORM}),
         commits_cut=chance.uniform(0.005, 0.06) if kind in {Kind.DATABASE, Kind.STORM} else 0.0,
-        stops=tuple(chance.uniform(0, LOAD) for _ in range(chance.randint(0, 0 if kind is Kind.CALM else 3))),
+        stops=tuple(chance.uniform(0, LOAD_SECONDS) for _ in range(chance.randint(0, 0 if kind is Kind.CALM else 3))),
         naps=tuple(
-            (chance.uniform(0, LOAD), chance.uniform(20, 90)) for _ in range(chance.randint(1, 4) if pauses else 0)
+            (chance.uniform(0, LOAD_SECONDS), chance.uniform(20, 90))
+            for _ in range(chance.randint(1, 4) if pauses else 0)
         ),
         workers=chance.choice((1, 1, 2)),
         threads=chance.choice((1, 1, 2)),
@@ -175,5 +176,5 @@ def _casts(chance: random.Random, kind: Kind) -> Casts:
 
 
 def _away(chance: random.Random, happens: bool) -> tuple[tuple[float, float], ...]:
-    begins = [chance.uniform(0, LOAD - 5) for _ in range(chance.randint(1, 2) if happens else 0)]
-    return tuple((begin, min(LOAD, begin + chance.choice((1.0, 10.0, 45.0)))) for begin in begins)
+    begins = [chance.uniform(0, LOAD_SECONDS - 5) for _ in range(chance.randint(1, 2) if happens else 0)]
+    return tuple((begin, min(LOAD_SECONDS, begin + chance.choice((1.0, 10.0, 45.0)))) for begin in begins)

@@ -168,11 +168,11 @@ class Executor:
 def wait_for(scheduler: Scheduler, futures: Iterable[Future], timeout: float | None) -> None:
     """Wait until all futures are done, as `concurrent.futures.wait` does."""
     waiters = _Waiters(scheduler)
-    left = [one for one in futures if not one.done()]
-    for one in left:
-        one.add_done_callback(lambda _: waiters.wake_all())
+    left = [future for future in futures if not future.done()]
+    for thread in left:
+        thread.add_done_callback(lambda _: waiters.wake_all())
     until = None if timeout is None else scheduler.now + timeout
-    while any(not one.done() for one in left):
+    while any(not thread.done() for thread in left):
         remaining = None if until is None else until - scheduler.now
         if remaining is not None and remaining <= 0:
             return

@@ -12,7 +12,7 @@ from simulation.jobs.observer import Effect, Reader, Run, Snapshot
 from simulation.jobs.scheduler import Process, Scheduler
 
 #: Seconds of a lease of a worker. The pauses and outages of a scenario are shorter and longer.
-LEASE = 30.0
+LEASE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -50,9 +50,9 @@ class Watch:
             wrong = [*commit_rules.check(before, after, effects), *self._healthy_and_lost(before, after)]
         except (KeyError, ValueError, IndexError) as error:
             wrong = [f"the database makes no sense: {type(error).__name__} {error}"]
-        for one in wrong:
-            self.scheduler.note(f"WRONG: {one}")
-            self.findings.append(one)
+        for finding in wrong:
+            self.scheduler.note(f"WRONG: {finding}")
+            self.findings.append(finding)
         self._keep(before, after, effects)
 
     def _keep(self, before: Snapshot, after: Snapshot, effects: list[Effect]) -> None:
@@ -65,10 +65,10 @@ class Watch:
             runs = self.runs_of.setdefault(number, [])
             if job.run_id is not None and job.run_id not in runs:
                 runs.append(job.run_id)
-        for one in effects:
-            self.effects_of.setdefault(one.token, []).append(after.number)
-            if one.last:
-                self.complete.add(one.token)
+        for effect in effects:
+            self.effects_of.setdefault(effect.token, []).append(after.number)
+            if effect.last:
+                self.complete.add(effect.token)
         for token, run in after.runs.items():
             old = before.runs.get(token)
             if (old.outcome if old else None) != run.outcome or old is None:
@@ -96,7 +96,7 @@ class Watch:
         # A worker does not renew the lease of a run of which it does not know.
         process = self.scheduler.me().process
         if process.mortal:
-            self.troubles.append((self.scheduler.now, self.scheduler.now + LEASE, process.name))
+            self.troubles.append((self.scheduler.now, self.scheduler.now + LEASE_SECONDS, process.name))
 
     def gone(self, process: Process) -> None:
         self.troubles.append((self.scheduler.now, float("inf"), process.name))

@@ -16,7 +16,7 @@ from simulation.jobs.broker import Pool
 from simulation.jobs.database import Database, database
 from simulation.jobs.handlers import Handlers
 from simulation.jobs.programs import Ledger
-from simulation.jobs.scenario import LOAD, REST, Scenario
+from simulation.jobs.scenario import LOAD_SECONDS, REST_SECONDS, Scenario
 from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Event, in_virtual_time
 from simulation.jobs.watch import Watch
@@ -24,9 +24,9 @@ from simulation.jobs.watch import Watch
 #: Virtual seconds since the Unix epoch at which a run begins.
 BEGIN = 1.8e9
 #: Seconds between two looks of the pool for groups that nobody uses.
-_UNUSED_EVERY = 10.0
+_UNUSED_EVERY_SECONDS = 10.0
 #: Seconds after an outage for which leases may still run out because of it: workers wait up to that long.
-_AFTERMATH = 10.0
+_AFTERMATH_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class World:
     last_order: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.last_order = BEGIN + max((one.cancel_after or 0) + one.at for one in self.scenario.jobs)
+        self.last_order = BEGIN + max((job.cancel_after or 0) + job.at for job in self.scenario.jobs)
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ def simulate(scenario: Scenario) -> Outcome:
     """Run a scenario to its end."""
     logging.disable(logging.CRITICAL)
     random.seed(f"chance of the product {scenario.seed}")
-    scheduler = Scheduler(scenario.seed, begin=BEGIN, dangers=scenario.dangers, safe_after=BEGIN + LOAD)
+    scheduler = Scheduler(scenario.seed, begin=BEGIN, dangers=scenario.dangers, safe_after=BEGIN + LOAD_SECONDS)
     try:
         away = _within(scheduler, scenario.database_away)
         with _product_in(scheduler), database(scheduler, away=away, cut=_at_times(scheduler, scenario)) as made:
@@ -98,7 +98,9 @@ def _within(scheduler: Scheduler, windows: tuple[tuple[float, float], ...]) -> C
 
 def _at_times(scheduler: Scheduler, scenario: Scenario) -> Callable[[], bool]:
     chance = scheduler.random
-    return lambda: scenario.commits_cut > 0 and scheduler.now < BEGIN + LOAD and chance.random() < scenario.commits_cut
+    return lambda: (
+        scenario.commits_cut > 0 and scheduler.now < BEGIN + LOAD_SECONDS and chance.random() < scenario.commits_cut
+    )
 
 
 def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
@@ -106,7 +108,7 @@ def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
     watch = Watch.over(scheduler, made.file)
     made.on_commit = watch.committed
     made.on_cut = watch.cut
-    watch.troubles += [(BEGIN + begin, BEGIN + end + _AFTERMATH, None) for begin, end in scenario.database_away]
+    watch.troubles += [(BEGIN + begin, BEGIN + end + _AFTERMATH_SECONDS, None) for begin, end in scenario.database_away]
 
     def start(key: str) -> Process:
         world.workers += 1
@@ -119,7 +121,7 @@ def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
         scenario.casts,
         size=scenario.workers,
         away=_within(scheduler, scenario.broker_away),
-        faulty=lambda: scheduler.now < BEGIN + LOAD,
+        faulty=lambda: scheduler.now < BEGIN + LOAD_SECONDS,
         start=start,
     )
 
@@ -139,7 +141,7 @@ def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
     )
     try:
         _start_all(world)
-        scheduler.run(lambda: _over(world), BEGIN + LOAD + REST)
+        scheduler.run(lambda: _over(world), BEGIN + LOAD_SECONDS + REST_SECONDS)
         return _outcome(world)
     finally:
         scheduler.end()
@@ -160,14 +162,14 @@ def _start_all(world: World) -> None:
     def stop_unused() -> None:
         for _, process in world.pool.unused():
             world.stops[process].set()
-        world.scheduler.after(_UNUSED_EVERY, stop_unused)
+        world.scheduler.after(_UNUSED_EVERY_SECONDS, stop_unused)
 
     stop_unused()
 
 
 def _over(world: World) -> bool:
     quiet = world.scheduler.now > world.last_order and world.ledger.clients_done == 2
-    late = world.scheduler.now > BEGIN + LOAD or not world.watch.parked()  # a person may redo them until then
+    late = world.scheduler.now > BEGIN + LOAD_SECONDS or not world.watch.parked()  # a person may redo them until then
     return quiet and late and world.watch.settled()
 
 

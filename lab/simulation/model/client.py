@@ -185,7 +185,7 @@ def _as_sent(values: Mapping[str, Any]) -> dict[str, Any]:
     sent = dict(values)
     headers = sent["headers"]
     if headers is not None:
-        if all(type(one) in _PLAIN for one in headers.values()):
+        if all(type(header) in _PLAIN for header in headers.values()):
             sent["headers"] = dict(headers)
         else:
             sent["headers"] = read_table(write_table(headers))[0]

@@ -89,7 +89,7 @@ class Contents:
 
     def all_messages(self) -> list[Message]:
         entries = (*self._returned, *self._fresh, *self.unacked, *self.dead_lettering)
-        return [one.message for one in entries]
+        return [entry.message for entry in entries]
 
     def sampled(self) -> None:
         """To be called before each change of the totals: they are what a sample that was due shows."""

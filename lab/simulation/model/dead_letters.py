@@ -86,10 +86,10 @@ def _headers(died: Message, queue: str, reason: str, wall: float) -> dict[str, A
     }
     if died.properties["expiration"] is not None:
         death["original-expiration"] = died.properties["expiration"]
-    for one in deaths:
-        if one["queue"] == queue and one["reason"] == reason:
-            death = {**one, "count": SmallInt64(one["count"] + 1)}
-            deaths.remove(one)
+    for entry in deaths:
+        if entry["queue"] == queue and entry["reason"] == reason:
+            death = {**entry, "count": SmallInt64(entry["count"] + 1)}
+            deaths.remove(entry)
             break
     headers["x-death"] = [death, *deaths]
     for name, value in (("exchange", died.exchange), ("queue", queue), ("reason", reason)):

@@ -106,7 +106,7 @@ class History:
 
     def lines(self) -> Iterator[str]:
         """Return one line an event, the same text for the same run."""
-        for one in self.events:
-            message = "" if one.message is None else f" {one.message}"
-            detail = "" if one.detail is None else f" {one.detail}"
-            yield f"{one.at:12.6f} {one.kind:<18} {one.actor or '-'} {one.place!r}{message}{detail}"
+        for event in self.events:
+            message = "" if event.message is None else f" {event.message}"
+            detail = "" if event.detail is None else f" {event.detail}"
+            yield f"{event.at:12.6f} {event.kind:<18} {event.actor or '-'} {event.place!r}{message}{detail}"

@@ -11,7 +11,7 @@ from typing import Any
 from simulation.model.timing import Timing
 
 #: Seconds between two arrivals that would be at the same time: a heap of timers does not keep the order of equals.
-_APART = 1e-7
+_APART_SECONDS = 1e-7
 
 
 class Lane:
@@ -58,6 +58,6 @@ class Lane:
         least, most = self._timing.latency
         at = self._loop.time() + least + (most - least) * self._random() + work
         if at <= self.last:
-            at = self.last + _APART
+            at = self.last + _APART_SECONDS
         self.last = at
         self._loop.call_at(at, self._gate, arrived, arguments, context=self._context)

@@ -81,11 +81,11 @@ class ModelManagement(ManagementApi):
 
     def _queues(self, params: Mapping[str, str]) -> Any:
         pattern = re.compile(params.get("name", ""))
-        found = [one for name, one in self._broker.queues.items() if pattern.search(name)]
+        found = [queue for name, queue in self._broker.queues.items() if pattern.search(name)]
         if "page" not in params:
-            return [self._queue(one, params) for one in found]
+            return [self._queue(queue, params) for queue in found]
         page, size = int(params["page"]), int(params["page_size"])
-        items = [self._queue(one, params) for one in found[(page - 1) * size : page * size]]
+        items = [self._queue(queue, params) for queue in found[(page - 1) * size : page * size]]
         return {"items": items, "page_count": max(1, -(-len(found) // size))}
 
     def _queue(self, queue: Queue, params: Mapping[str, str]) -> dict[str, Any]:
@@ -133,7 +133,10 @@ class ModelManagement(ManagementApi):
 
     def _exchanges(self) -> list[dict[str, Any]]:
         exchanges = self._broker.routing.exchanges.values()
-        return [{"name": one.name, "type": one.kind, "arguments": dict(one.arguments)} for one in exchanges]
+        return [
+            {"name": exchange.name, "type": exchange.kind, "arguments": dict(exchange.arguments)}
+            for exchange in exchanges
+        ]
 
     def _bindings(self) -> list[dict[str, Any]]:
         return [
@@ -146,13 +149,13 @@ class ModelManagement(ManagementApi):
     def _policies(self) -> list[dict[str, Any]]:
         return [
             {
-                "name": one.name,
-                "pattern": one.pattern,
-                "apply-to": one.apply_to,
-                "definition": dict(one.definition),
-                "priority": one.priority,
+                "name": policy.name,
+                "pattern": policy.pattern,
+                "apply-to": policy.apply_to,
+                "definition": dict(policy.definition),
+                "priority": policy.priority,
             }
-            for one in self._broker.policies.values()
+            for policy in self._broker.policies.values()
         ]
 
     def _operator_policies(self) -> list[dict[str, Any]]:
@@ -163,14 +166,19 @@ class ModelManagement(ManagementApi):
 
     def _permissions(self) -> list[dict[str, Any]]:
         return [
-            {"user": one.user, "configure": one.configure, "write": one.write, "read": one.read}
-            for one in self._broker.permissions.values()
+            {
+                "user": permission.user,
+                "configure": permission.configure,
+                "write": permission.write,
+                "read": permission.read,
+            }
+            for permission in self._broker.permissions.values()
         ]
 
 
 @lru_cache(maxsize=4096)
 def _parts(path: str) -> list[str]:
-    return [unquote(one) for one in path.split("/")]
+    return [unquote(word) for word in path.split("/")]
 
 
 def _binding(exchange: str, queue: str, key: str) -> dict[str, Any]:

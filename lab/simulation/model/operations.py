@@ -16,7 +16,7 @@ from simulation.model.queue import Queue
 from simulation.model.refusals import Refusal
 from simulation.model.routing import REPLY_TO
 from simulation.model.server_channel import ServerChannel
-from simulation.model.stall import DELETION, UNREACHED, Wait
+from simulation.model.stall import DELETION, UNREACHED_SECONDS, Wait
 
 #: Arguments that must be the same when a queue is declared again.
 _COMPARED = (
@@ -186,7 +186,7 @@ def consume(channel: ServerChannel, name: str, tag: str, no_ack: bool, exclusive
         raise _missing(name)
     _check_owner(channel, queue)
     if queue.lost:
-        return Wait(UNREACHED, _not_consumed, queue)
+        return Wait(UNREACHED_SECONDS, _not_consumed, queue)
     channel.consume(queue, tag, no_ack)
     return tag
 

@@ -32,8 +32,8 @@ def matches(pattern: str, name: str) -> bool:
 
 def effective(policies: Iterable[Policy], kind: str, name: str) -> Mapping[str, Any]:
     """Return the definition of the policy that holds for an exchange or a queue of a type."""
-    fitting = [one for one in policies if kind in _APPLIES[one.apply_to] and matches(one.pattern, name)]
-    return max(fitting, key=lambda one: one.priority).definition if fitting else {}
+    fitting = [policy for policy in policies if kind in _APPLIES[policy.apply_to] and matches(policy.pattern, name)]
+    return max(fitting, key=lambda policy: policy.priority).definition if fitting else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) ->
         return arguments.get(f"x-{name}", policy.get(name))
 
     def least(name: str) -> int | None:
-        given = [one for one in (arguments.get(f"x-{name}"), policy.get(name)) if one is not None]
+        given = [limit for limit in (arguments.get(f"x-{name}"), policy.get(name)) if limit is not None]
         return min(given) if given else None
 
     def seconds(name: str) -> float | None:
@@ -74,7 +74,9 @@ def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) ->
 
     limit = None
     if kind == "quorum":
-        limits = [one for one in (arguments.get("x-delivery-limit"), policy.get("delivery-limit")) if one is not None]
+        limits = [
+            limit for limit in (arguments.get("x-delivery-limit"), policy.get("delivery-limit")) if limit is not None
+        ]
         limit = (max(limits) if min(limits) < 0 else min(limits)) if limits else _DELIVERY_LIMIT
     reject = text("overflow") == "reject-publish"
     exchange = text("dead-letter-exchange")

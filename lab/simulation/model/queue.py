@@ -121,7 +121,7 @@ class Queue(Contents):
 
     def _put_back(self, entry: Entry, how: str) -> None:
         if self.kind == "classic":
-            before = sum(1 for one in self._fresh if one.order < entry.order)
+            before = sum(1 for message in self._fresh if message.order < entry.order)
             self._fresh.insert(before, entry)
         elif how != CHANNEL and self.rules.delivery_limit is None and self._broker.version == "4.0":
             self._fresh.append(entry)
@@ -185,14 +185,14 @@ class Queue(Contents):
         if self.deleted or limit is None:
             return
         now = self._loop.time()
-        late = [one for one in self.unacked.values() if now - one.acquired_at >= limit]
+        late = [delivery for delivery in self.unacked.values() if now - delivery.acquired_at >= limit]
         for held in late:
             if self.unacked.get(held.entry) is held:
                 held.consumer.channel.time_out(held.consumer, limit)
                 if self._broker.version != "4.0":
                     self.requeue(held, TIMEOUT)
                     held.taken_back = True
-        waiting = [one.acquired_at for one in self.unacked.values()]
+        waiting = [delivery.acquired_at for delivery in self.unacked.values()]
         if waiting:
             self._watch_timeouts(max(0.0, min(waiting) + limit - now))
 

@@ -20,7 +20,7 @@ def direct_address(serial: int, number: int, tag: str) -> str:
     node = b"reply@1"
     process = b"\x83Xv\0" + bytes([len(node)]) + node + struct.pack(">III", serial, number, 1)
     key = hashlib.sha256(tag.encode()).digest()[:16]
-    return ".".join((REPLY_TO, *(base64.b64encode(one).decode() for one in (process, key))))
+    return ".".join((REPLY_TO, *(base64.b64encode(part).decode() for part in (process, key))))
 
 
 class Exchange:
@@ -60,7 +60,7 @@ class Routing:
             return None
         keys = [routing_key]
         if headers and ("CC" in headers or "BCC" in headers):
-            keys += [one for name in ("CC", "BCC") for one in headers.get(name) or [] if isinstance(one, str)]
+            keys += [value for name in ("CC", "BCC") for value in headers.get(name) or [] if isinstance(value, str)]
         found: dict[str, Queue] = {}
         tried: list[str] = []
         at: str | None = exchange

@@ -90,8 +90,8 @@ class ServerConnection:
 
     def read_on(self) -> None:
         """Read what has waited, unless something keeps the broker from it still."""
-        stalls = (one.stall for one in self.channels.values())
-        if self._alarmed or not all(one is None or one.takes_more for one in stalls):
+        stalls = (channel.stall for channel in self.channels.values())
+        if self._alarmed or not all(stall is None or stall.takes_more for stall in stalls):
             return
         waiting, self._waiting = self._waiting, None
         for happened, arguments in waiting or ():
@@ -104,10 +104,10 @@ class ServerConnection:
 
     def close(self) -> None:
         """The client closes the connection. A channel that waits keeps the broker from it for longer than ours do."""
-        if any(one.waits for one in self.channels.values()):
+        if any(channel.waits for channel in self.channels.values()):
             return
         self.end("closed by its client")
-        self.down.last = max([self.down.last, *(one.down_last for one in self.channels.values())])
+        self.down.last = max([self.down.last, *(channel.down_last for channel in self.channels.values())])
         self.down.send(self.client.closed_as_asked)
 
     # --- rights ---

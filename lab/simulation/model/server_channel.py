@@ -174,8 +174,8 @@ class ServerChannel(ServerPublishing):
             consumer.queue.cancel_consumer(consumer)
         held = list(self._held.values())
         self._held.clear()
-        for one in held:
-            one.queue.requeue(one, CHANNEL)
+        for delivery in held:
+            delivery.queue.requeue(delivery, CHANNEL)
         self._consumers.clear()
 
     def end_at_once(self) -> None:

@@ -11,7 +11,7 @@ from simulation.model.lane import Lane
 from simulation.model.message import Message
 from simulation.model.refusals import Refusal
 from simulation.model.routing import REPLY_TO, direct_address
-from simulation.model.stall import UNREACHED, Stall
+from simulation.model.stall import UNREACHED_SECONDS, Stall
 
 if TYPE_CHECKING:
     from simulation.model.queue import Queue
@@ -93,9 +93,9 @@ class ServerPublishing:
 
     def _accept(self, targets: list[Queue], message: Message, number: int) -> None:
         broker = self._broker
-        lost = next((one for one in targets if one.lost), None)
+        lost = next((target for target in targets if target.lost), None)
         if lost is not None:
-            self.wait(lost, UNREACHED, partial(self._enqueue, targets, message, number))
+            self.wait(lost, UNREACHED_SECONDS, partial(self._enqueue, targets, message, number))
             return
         refused = broker.confirming.refuse
         if refused and broker.rng.random() < refused:
@@ -208,9 +208,9 @@ class ServerPublishing:
         due = sorted(self._settling)
         self._settling.clear()
         unsettled = self._unsettled
-        messages = [unsettled.pop(one) for one in due]
+        messages = [unsettled.pop(tag) for tag in due]
         lowest = min(unsettled) if unsettled else due[-1] + 1
-        together = [at for at, one in enumerate(due) if one < lowest]
+        together = [at for at, tag in enumerate(due) if tag < lowest]
         if len(together) > 1:
             last = together[-1]
             self._down.send(self._client.settled, due[last], True, True, messages[: last + 1])

@@ -82,7 +82,7 @@ class Wire:
             self.ended(pika_errors.ConnectionClosedByClient(200, "gone"))
             return
         up = Lane(self.loop, self.broker.rng, self.broker.timing, self.server.arrive, self.broker.context)
-        up.last = max([0.0, *(one.up.last for one in self.raws.values())])
+        up.last = max([0.0, *(raw.up.last for raw in self.raws.values())])
         for raw in self.raws.values():
             raw.is_closing = True
         up.send(self.server.close)

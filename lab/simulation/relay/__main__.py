@@ -12,7 +12,7 @@ from simulation import seeds
 from simulation.relay import runner
 
 #: Seconds between two lines of progress.
-_PROGRESS = 10.0
+_PROGRESS_SECONDS = 10.0
 
 
 def main() -> int:
@@ -42,11 +42,11 @@ def many(first: int, count: int, processes: int) -> int:
     seeds.show_first(first, count)
     began = shown = time.monotonic()
     found: list[runner.Result] = []
-    for one in runner.results(range(first, first + count), max(1, min(processes, count))):
-        found.append(one)
-        for finding in one.findings:
-            print(f"seed {one.seed}: {finding}")
-        if time.monotonic() - shown > _PROGRESS:
+    for result in runner.results(range(first, first + count), max(1, min(processes, count))):
+        found.append(result)
+        for finding in result.findings:
+            print(f"seed {result.seed}: {finding}")
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
             print(f"{len(found)} of {count} seeds, {len(found) / (shown - began):.0f} a second", file=sys.stderr)
     sums = runner.total(found)
@@ -54,7 +54,7 @@ def many(first: int, count: int, processes: int) -> int:
         f"simulate-relay: seeds={sums.seed} calls={sums.calls} answered={sums.answered} failed_as_told={sums.failed} "
         f"callers_died={sums.orphaned} lost={sums.lost} twice={sums.twice} broken={sums.broken}"
     )
-    return 1 if any(one.findings for one in found) else 0
+    return 1 if any(verdict.findings for verdict in found) else 0
 
 
 if __name__ == "__main__":

@@ -9,16 +9,16 @@ from itertools import pairwise
 
 from osrdyne_relay.errors import Stage
 from simulation.relay.processes import WORKERS
-from simulation.relay.scenario import LOAD, REST, SERVERS, CallPlan, Kind
+from simulation.relay.scenario import LOAD_SECONDS, REST_SECONDS, SERVERS, CallPlan, Kind
 from simulation.relay.world import SETTINGS, Ended, Run, World
 
 _TIMES = SETTINGS.timings
 #: Seconds within which a worker hears that its caller is gone: silence, a look, and an operation.
-_TOLD = _TIMES.caller_gone_after + 2 * _TIMES.beat_every + _TIMES.retry_for
+_TOLD_SECONDS = _TIMES.caller_gone_after + 2 * _TIMES.beat_every + _TIMES.retry_for
 #: Seconds within which a worker that is free takes a request, where pulses arrive.
-_MOMENT = 1.0
+_MOMENT_SECONDS = 1.0
 #: Seconds within which a loss of data is noticed.
-_NOTICED = 60.0
+_NOTICED_SECONDS = 60.0
 #: What a call may come to where nothing goes wrong.
 _AS_PLANNED = {"response", "CallFailed", "Cancelled", "CallTimedOut", "walked away"}
 #: What may have caused an error. Without one of these in the run, the error is wrong.
@@ -45,9 +45,9 @@ class Verdict:
     def findings(self) -> list[str]:
         """Return every finding, one a line."""
         return [
-            *(f"lost: {one}" for one in self.lost),
-            *(f"twice: {one}" for one in self.twice),
-            *(f"broken: {one}" for one in self.broken),
+            *(f"lost: {call}" for call in self.lost),
+            *(f"twice: {call}" for call in self.twice),
+            *(f"broken: {rule}" for rule in self.broken),
         ]
 
 
@@ -113,9 +113,9 @@ def _may_be_uncollected(world: World, plan: CallPlan, ended: Ended) -> bool:
     """Whether no worker may have got the call although nothing went wrong."""
     if world.scenario.kind is Kind.DEAF and plan.pickup_timeout < _TIMES.look_every + 5:
         return True  # a lost pulse costs as long
-    others = {one.number for one in world.scenario.calls if one.endpoint == plan.endpoint}
+    others = {call.number for call in world.scenario.calls if call.endpoint == plan.endpoint}
     runs = [run for run in world.runs if run.number in others]
-    if _free_for(runs, plan.at, ended.at) < _MOMENT:
+    if _free_for(runs, plan.at, ended.at) < _MOMENT_SECONDS:
         return True
     # A node held it for a worker that went away, and gave it back because the others were busy.
     busy = [run for run in runs if run.began <= ended.at and _end(run) >= plan.at]
@@ -148,11 +148,11 @@ def _check_workers(world: World, verdict: Verdict) -> None:
     for run in world.runs:
         since = _unwanted_since(world, run.number)
         died = [at for at, who in world.deaths if who == run.server and at >= run.began]
-        troubled = died or any(one.who == run.server for one in world.scenario.troubles) or world.scenario.away
+        troubled = died or any(trouble.who == run.server for trouble in world.scenario.troubles) or world.scenario.away
         if since is None or troubled or run.abandoned is not None:
             continue
-        end = run.ended if run.ended is not None else LOAD + REST
-        if end - max(since, run.began) > _TOLD:
+        end = run.ended if run.ended is not None else LOAD_SECONDS + REST_SECONDS
+        if end - max(since, run.began) > _TOLD_SECONDS:
             verdict.broken.append(f"call {run.number} was not wanted from {since:.0f} on, and its worker was not told")
 
 
@@ -170,11 +170,11 @@ def _check_losses(world: World, verdict: Verdict) -> None:
     for at in world.scenario.flushes:
         for plan in world.scenario.calls:
             ended = world.ended.get(plan.number)
-            if plan.at < at - 1 and ended is not None and ended.at > at + _NOTICED:
+            if plan.at < at - 1 and ended is not None and ended.at > at + _NOTICED_SECONDS:
                 verdict.broken.append(
                     f"call {plan.number} went on for {ended.at - at:.0f} s after the loss at {at:.0f}"
                 )
         for run in world.runs:
             over = run.abandoned[0] if run.abandoned else run.ended
-            if run.began < at - 1 and over is not None and over > at + _NOTICED:
+            if run.began < at - 1 and over is not None and over > at + _NOTICED_SECONDS:
                 verdict.broken.append(f"the worker of call {run.number} was not told of the loss at {at:.0f}")

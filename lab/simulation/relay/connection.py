@@ -12,13 +12,13 @@ from osrdyne_relay.errors import RelayError
 from osrdyne_relay.redis.names import CLAIM
 from osrdyne_relay.redis.port import Away as NoAnswer
 from osrdyne_relay.redis.port import Command, Hear, RedisPort, Subscriber
-from simulation.relay.scenario import LOAD, Away
+from simulation.relay.scenario import LOAD_SECONDS, Away
 
 if TYPE_CHECKING:
     from simulation.relay.world import World
 
 #: Seconds after which a process gives up an answer, and within which a late command arrives.
-ANSWER_TIMEOUT, LATEST = 5.0, 25.0
+ANSWER_TIMEOUT_SECONDS, LATEST_SECONDS = 5.0, 25.0
 
 
 class Process:
@@ -84,11 +84,11 @@ class Connection(RedisPort):
         away = scenario.away_at(world.now())
         if away is not None:
             await self._away(away, commands)
-        roll = self._chance.random() if world.now() < LOAD else 1.0
+        roll = self._chance.random() if world.now() < LOAD_SECONDS else 1.0
         if (roll := roll - scenario.command_lost) < 0:
             await self._no_answer()
         if (roll := roll - scenario.late) < 0:
-            asyncio.get_running_loop().call_later(self._chance.uniform(0, LATEST), self._execute_late, commands)
+            asyncio.get_running_loop().call_later(self._chance.uniform(0, LATEST_SECONDS), self._execute_late, commands)
             await self._no_answer()
         answers = world.execute(self._process, commands)
         if self._dies():
@@ -100,7 +100,7 @@ class Connection(RedisPort):
         return answers
 
     def _dies(self) -> bool:
-        return self._world.now() < LOAD and self._chance.random() < self._world.scenario.dies
+        return self._world.now() < LOAD_SECONDS and self._chance.random() < self._world.scenario.dies
 
     async def _away(self, how: Away, commands: tuple[Command, ...]) -> None:
         if how is Away.KILLED:
@@ -112,7 +112,7 @@ class Connection(RedisPort):
         await self._no_answer()
 
     async def _no_answer(self) -> None:
-        await asyncio.sleep(ANSWER_TIMEOUT)
+        await asyncio.sleep(ANSWER_TIMEOUT_SECONDS)
         await self._process.runs()
         raise NoAnswer("no answer in time", sent=True)
 

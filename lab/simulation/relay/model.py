@@ -48,7 +48,7 @@ class Model:
         self._now = now
         answers, errors = [], []
         for name, *rest in commands:
-            words = [_bytes(one) for one in rest]
+            words = [_bytes(word) for word in rest]
             try:
                 answers.append(self._commands[str(name)](*words))
             except RedisRefused as error:
@@ -70,7 +70,7 @@ class Model:
         """Return all keys with the seconds that they stay; None for ever."""
         self._now = now
         found = {key: entry for key in list(self._entries) if (entry := self._entry(key))}
-        return {key: None if one.until is None else one.until - now for key, one in found.items()}
+        return {key: None if entry.until is None else entry.until - now for key, entry in found.items()}
 
     def _entry(self, key: bytes) -> _Entry | None:
         entry = self._entries.get(key)

@@ -11,7 +11,7 @@ from osrdyne_relay import Answer, Collected, Relay, RelayError
 from osrdyne_relay.call import Call
 from simulation.relay import world as runs
 from simulation.relay.connection import Connection, Process
-from simulation.relay.scenario import ENDPOINTS, LOAD, CallPlan, Trouble
+from simulation.relay.scenario import ENDPOINTS, LOAD_SECONDS, CallPlan, Trouble
 
 if TYPE_CHECKING:
     from simulation.relay.world import World
@@ -42,7 +42,7 @@ def start_caller(world: World, name: str, calls: Sequence[CallPlan]) -> None:
 
     async def live() -> None:
         async with process.relay:
-            mine = [one for one in calls if one.caller == number and one.at >= world.now()]
+            mine = [call for call in calls if call.caller == number and call.at >= world.now()]
             await asyncio.gather(*(_make(world, process, plan) for plan in mine))
             await asyncio.Event().wait()
 
@@ -83,7 +83,7 @@ async def _dequeue(world: World, process: Process, endpoint: str) -> Collected |
     """Poll as a worker does: now and then its connection to the node breaks meanwhile."""
     polling = asyncio.create_task(process.relay.dequeue(endpoint))
     try:
-        if world.chance.random() < _BREAKS and world.now() < LOAD:
+        if world.chance.random() < _BREAKS and world.now() < LOAD_SECONDS:
             # Just as it may get a request, or at any time.
             claims = asyncio.create_task(process.claims.wait())
             until = world.chance.choice((None, world.chance.uniform(0, 20)))
@@ -105,7 +105,7 @@ async def _serve(world: World, name: str, relay: Relay, request: Collected) -> N
     run = runs.Run(number, name, world.now())
     world.runs.append(run)
     world.note(f"{name}: call {number} runs")
-    plan = next((one for one in world.scenario.calls if one.number == number), None)
+    plan = next((call for call in world.scenario.calls if call.number == number), None)
     told = asyncio.create_task(request.wait_abandoned())
     try:
         works = asyncio.create_task(asyncio.sleep(plan.takes if plan else 0.0))

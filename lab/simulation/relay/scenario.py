@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 #: Seconds within which calls begin and things go wrong, and for which the run goes on afterwards.
-LOAD, REST = 150.0, 500.0
+LOAD_SECONDS, REST_SECONDS = 150.0, 500.0
 ENDPOINTS = ("north", "south")
 CALLERS, SERVERS = 2, 3
 
@@ -109,7 +109,7 @@ def scenario(seed: int) -> Scenario:
         late=0.03 if flaky else 0.0,
         dies=chance.choice((0.0, 0.02)) if crashes else 0.0,
         away=_outages(chance) if Kind.OUTAGE in has else (),
-        flushes=tuple(sorted(chance.uniform(5, LOAD) for _ in range(2))) if Kind.LOSS in has else (),
+        flushes=tuple(sorted(chance.uniform(5, LOAD_SECONDS) for _ in range(2))) if Kind.LOSS in has else (),
         troubles=tuple(_trouble(chance) for _ in range(4)) if crashes else (),
     )
 
@@ -117,7 +117,7 @@ def scenario(seed: int) -> Scenario:
 def _call(chance: random.Random, number: int) -> CallPlan:
     return CallPlan(
         number,
-        at=chance.uniform(0, LOAD),
+        at=chance.uniform(0, LOAD_SECONDS),
         caller=chance.randrange(CALLERS),
         endpoint=chance.choice(ENDPOINTS),
         takes=chance.choice((0.0, chance.uniform(0, 5), chance.uniform(0, 30), chance.uniform(60, 200))),
@@ -143,4 +143,4 @@ def _outages(chance: random.Random) -> tuple[tuple[float, float, Away], ...]:
 def _trouble(chance: random.Random) -> Trouble:
     who = chance.choice([f"caller {n}" for n in range(CALLERS)] + [f"server {n}" for n in range(SERVERS)])
     still = chance.choice((None, 10.0, 70.0, 120.0))
-    return Trouble(chance.uniform(0, LOAD), who, still)
+    return Trouble(chance.uniform(0, LOAD_SECONDS), who, still)

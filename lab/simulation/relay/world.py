@@ -14,14 +14,14 @@ from osrdyne_relay.redis.port import Command
 from simulation.relay import processes
 from simulation.relay.connection import Ears, Process
 from simulation.relay.model import Model
-from simulation.relay.scenario import CALLERS, ENDPOINTS, LOAD, REST, SERVERS, Away, Scenario
+from simulation.relay.scenario import CALLERS, ENDPOINTS, LOAD_SECONDS, REST_SECONDS, SERVERS, Away, Scenario
 from simulation.virtual_time import run
 
 #: Without TLS, passwords and streams; times are the defaults.
 SETTINGS = RelaySettings.from_mapping({"redis": {"url": "redis://model"}})
 
 #: Seconds within which a process that died is started again.
-_BACK = 40.0
+_BACK_SECONDS = 40.0
 
 
 def request(number: int) -> Request:
@@ -105,7 +105,7 @@ class World:
         self.note(f"{process.name} dies")
         self.deaths.append((self.now(), process.name))
         asyncio.get_running_loop().call_later(
-            self.chance.uniform(0, _BACK), processes.start_again, self, process.name, context=Context()
+            self.chance.uniform(0, _BACK_SECONDS), processes.start_again, self, process.name, context=Context()
         )
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
@@ -133,7 +133,7 @@ class World:
             loop.call_at(at, self._flush)
         for trouble in self.scenario.troubles:
             loop.call_at(trouble.at, processes.trouble, self, trouble)
-        await asyncio.sleep(LOAD + REST - 60)
+        await asyncio.sleep(LOAD_SECONDS + REST_SECONDS - 60)
         processes.probe(self, ENDPOINTS)
         await asyncio.sleep(60)
 

@@ -47,7 +47,7 @@ def _fixed(code: int, size: int) -> Encoded:
 
 def _pairs(keys: Encoded, values: Encoded, most: int = 4) -> Encoded:
     pairs = st.lists(st.tuples(keys, values), max_size=most)
-    return pairs.map(lambda found: compound(MAP, [one for pair in found for one in pair]))
+    return pairs.map(lambda found: compound(MAP, [half for pair in found for half in pair]))
 
 
 #: Some of no program, and some that are not UTF-8.

@@ -111,7 +111,7 @@ TABLES = st.lists(
 ).map(table) | _MANY.map(table)
 #: Unknown types, lengths that lie, and no table at all.
 BROKEN_TABLES = st.one_of(
-    st.tuples(_FIELDS, st.binary(min_size=1, max_size=20)).map(lambda one: table([one])),
+    st.tuples(_FIELDS, st.binary(min_size=1, max_size=20)).map(lambda field: table([field])),
     st.tuples(TABLES, st.integers(0, 2**32 - 1)).map(lambda both: struct.pack(">I", both[1]) + both[0][4:]),
     st.binary(max_size=40),
 )
@@ -182,7 +182,7 @@ class Content:
 
     @property
     def frames(self) -> list[bytes]:
-        return [frame(HEADER, 1, self.header), *(frame(BODY, 1, one) for one in self.parts)]
+        return [frame(HEADER, 1, self.header), *(frame(BODY, 1, part) for part in self.parts)]
 
 
 def _content(made: bytes, body: bytes, most: int) -> Content:

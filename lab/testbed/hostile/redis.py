@@ -20,9 +20,9 @@ def commands(prefix: str, endpoint: str, calls: Sequence[str], nodes: Sequence[s
     """Commands about an endpoint: `calls` are ids of its calls, `nodes` those of nodes."""
     ids = st.sampled_from([*calls, *calls, "0" * 32, "f" * 32])
     base = f"{prefix}:{{{endpoint}}}"
-    call = ids.map(lambda one: f"{base}:call:{one}")
+    call = ids.map(lambda call_id: f"{base}:call:{call_id}")
     keys = call | st.sampled_from([f"{base}:waiting", f"{base}:life", f"{base}:polled"])
-    channels = st.sampled_from([f"{base}:pulse", f"{base}:polled", *(f"{prefix}:node:{one}" for one in nodes)])
+    channels = st.sampled_from([f"{base}:pulse", f"{base}:polled", *(f"{prefix}:node:{node}" for node in nodes)])
     values = _values(ids, endpoint, nodes)
     return st.one_of(
         st.tuples(st.just("RPUSH"), keys, values),
@@ -38,10 +38,10 @@ def commands(prefix: str, endpoint: str, calls: Sequence[str], nodes: Sequence[s
 
 def strays(prefix: str, endpoint: str, nodes: Sequence[str]) -> st.SearchStrategy[Command]:
     """Commands that leave an endpoint and its calls what they are: ids of no call, calls of no caller, false pulses."""
-    ids = st.uuids().map(lambda one: one.hex)
+    ids = st.uuids().map(lambda uuid: uuid.hex)
     base = f"{prefix}:{{{endpoint}}}"
-    call = ids.map(lambda one: f"{base}:call:{one}")
-    channels = st.sampled_from([f"{base}:pulse", f"{base}:polled", *(f"{prefix}:node:{one}" for one in nodes)])
+    call = ids.map(lambda call_id: f"{base}:call:{call_id}")
+    channels = st.sampled_from([f"{base}:pulse", f"{base}:polled", *(f"{prefix}:node:{node}" for node in nodes)])
     values = _values(ids, endpoint, nodes)
     return st.one_of(
         st.tuples(st.just("RPUSH"), st.just(f"{base}:waiting"), values),
@@ -64,7 +64,7 @@ def _values(ids: st.SearchStrategy[str], endpoint: str, nodes: Sequence[str]) ->
         lambda found: b"OR1" + ((len(found[0]) + found[2]) % 2**32).to_bytes(4) + found[0] + found[1]
     )
     return st.one_of(
-        ids.map(lambda one: one.encode()),
+        ids.map(lambda call_id: call_id.encode()),
         st.tuples(st.sampled_from([b"r", b"l", b"c", b"x"]), ids).map(lambda both: both[0] + both[1].encode()),
         st.tuples(ids, ids).map(lambda both: f"{both[0]}.{both[1]}".encode()),
         records,

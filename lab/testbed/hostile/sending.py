@@ -13,9 +13,9 @@ from testbed.amqp_1_0 import Refused, Sender
 from testbed.hostile import frames, http
 
 #: Seconds that a server may take to hang up.
-_PATIENCE = 60.0
+_PATIENCE_SECONDS = 60.0
 #: Seconds that the broker has to settle a message. Some that are broken it never settles.
-_SETTLES = 5.0
+_SETTLES_SECONDS = 5.0
 
 
 def send_messages(uri: str, addressed: Iterable[tuple[str, bytes]]) -> int:
@@ -30,7 +30,7 @@ def send_messages(uri: str, addressed: Iterable[tuple[str, bytes]]) -> int:
             if sender is None or address != current:
                 if sender is not None:
                     sender.close()
-                sender, current = Sender(uri, address, patience=_SETTLES), address
+                sender, current = Sender(uri, address, patience=_SETTLES_SECONDS), address
             sender.send(data)
             accepted += 1
         except (Refused, OSError):
@@ -61,7 +61,7 @@ def send_frames(uri: str, attacks: Iterable[bytes]) -> None:
 def opening(uri: str) -> bytes:
     """Return what a client writes up to its first channel, without waiting for any answer."""
     parts = urlsplit(uri)
-    user, password = (unquote(one or "").encode() for one in (parts.username, parts.password))
+    user, password = (unquote(part or "").encode() for part in (parts.username, parts.password))
     secret = frames.long(b"\0" + user + b"\0" + password)
     start = frames.table([]) + frames.short(b"PLAIN") + secret + frames.short(b"en_US")
     return (
@@ -80,7 +80,7 @@ def ask(host: str, port: int, data: bytes) -> bytes:
     """
     answer = b""
     # A server that has had enough resets the connection.
-    with socket.create_connection((host, port), _PATIENCE) as connection, suppress(ConnectionError):
+    with socket.create_connection((host, port), _PATIENCE_SECONDS) as connection, suppress(ConnectionError):
         connection.sendall(data)
         if b"\r\n%b: %b\r\n" % tuple(word.encode() for word in http.WAITS) not in data:
             with suppress(OSError):  # it is not connected any more

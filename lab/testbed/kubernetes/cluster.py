@@ -217,7 +217,7 @@ class Cluster(Started):
         with tempfile.NamedTemporaryFile(dir=self.directory, suffix=".tar") as archive:
             images.write_archive(Path(archive.name), name, layers, command, self._loaded)
             self._ctr("images", "import", "--snapshotter", "overlayfs", archive.name)
-        self._loaded |= {one.digest for one in layers}
+        self._loaded |= {layer.digest for layer in layers}
 
     def _ctr(self, *arguments: str) -> str:
         command = ["ctr", "--address", str(self.layout.containerd), "--namespace", "k8s.io"]

@@ -23,8 +23,8 @@ async def main(address: str, port: int) -> None:
             writer.transport.abort()
             return
         await asyncio.gather(pump(reader, onward[1]), pump(onward[0], writer))
-        for one in (writer, onward[1]):
-            one.close()
+        for stream in (writer, onward[1]):
+            stream.close()
 
     server = await asyncio.start_server(connect, address, port, backlog=1024)
     print("ready", flush=True)

@@ -89,7 +89,7 @@ def write_archive(
         "os": "linux",
         "created": CREATED,
         "config": {"Env": [PATH], "Cmd": list(command)},
-        "rootfs": {"type": "layers", "diff_ids": [one.digest for one in layers]},
+        "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},
         "history": [{"created": CREATED} for _ in layers],
     }
     config_blob = Blob.of(json.dumps(config).encode())
@@ -97,7 +97,7 @@ def write_archive(
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config_blob.described("config.v1+json"),
-        "layers": [one.described("layer.v1.tar") for one in layers],
+        "layers": [layer.described("layer.v1.tar") for layer in layers],
     }
     manifest_blob = Blob.of(json.dumps(manifest).encode())
     entry = {**manifest_blob.described("manifest.v1+json"), "annotations": {"io.containerd.image.name": name}}

@@ -38,7 +38,7 @@ PROGRAMS = {
 }
 PACKAGES = tuple(dict.fromkeys(PROGRAMS.values()))
 #: Seconds that the kernel may take to end everything in the namespaces.
-ENDING = 60
+ENDING_SECONDS = 60
 
 
 def main() -> None:
@@ -109,7 +109,7 @@ def control_group(name: str) -> Iterator[None]:
         yield
     finally:
         for group in groups:
-            until(partial(removed, group), within=ENDING, every=0.1, what=f"{group} to be empty")
+            until(partial(removed, group), within=ENDING_SECONDS, every=0.1, what=f"{group} to be empty")
 
 
 def hierarchies() -> list[Path]:
@@ -150,7 +150,7 @@ def namespaces(layout: Layout) -> Iterator[subprocess.Popen[bytes]]:
         inside.stdin.close()
         try:
             # The first process of a namespace is gone only when all others in it are.
-            inside.wait(timeout=ENDING)
+            inside.wait(timeout=ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             inside.kill()
             inside.wait()

@@ -74,7 +74,7 @@ class Lane:
     def take(self, message: Held) -> None:
         """Send a message as soon as there is credit for it. If too many wait, what came settled is dropped."""
         if message.incoming is None and len(self.waiting) >= CAPACITY:
-            self.waiting = deque(one for one in self.waiting if one.incoming is not None)
+            self.waiting = deque(lane for lane in self.waiting if lane.incoming is not None)
         self.waiting.append(message)
         self.pump()
 

@@ -29,9 +29,9 @@ from testbed.mesh.routing import MULTICAST, RouterState, chosen, destinations, p
 PREFIXES = {"osrdyne/bus/rpc/multicast": MULTICAST}
 REPLIES = "$replies/"
 #: Seconds between two tries to connect to a neighbour.
-_PAUSE = 0.05
+_PAUSE_SECONDS = 0.05
 #: Seconds until other routers hear of a receiver. skupper-router and qpid-dispatch take 0.7 to 0.9.
-KNOWN_AFTER = 0.5
+KNOWN_AFTER_SECONDS = 0.5
 
 
 class Router:
@@ -88,7 +88,7 @@ class Router:
                     await connection.gone.wait()
                 except OSError:
                     pass
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
         self._connecting.append(asyncio.create_task(keep()))
 
@@ -106,7 +106,7 @@ class Router:
     @property
     def held(self) -> int:
         """Messages that came and are not settled."""
-        return sum(lane.held for one in self._connections for lane in one.lanes.values())
+        return sum(lane.held for connection in self._connections for lane in connection.lanes.values())
 
     def reaches_all(self) -> bool:
         """Whether it knows a way to every router that it knows of."""
@@ -120,7 +120,7 @@ class Router:
     def _own_state(self) -> None:
         """Say to all routers what is new here."""
         self._ways.clear()
-        neighbours = frozenset(one.peer for one in self._connections if one.peer is not None)
+        neighbours = frozenset(connection.peer for connection in self._connections if connection.peer is not None)
         number = self.states[self.name].number + 1
         state = self.states[self.name] = RouterState(self.name, number, neighbours, self._announced)
         for connection in self._neighbours().values():
@@ -130,17 +130,17 @@ class Router:
     def _announce(self) -> None:
         self._announcing = None
         # An address for replies names its router.
-        self._announced = frozenset(one for one in self._receivers if not one.startswith(REPLIES))
+        self._announced = frozenset(receiver for receiver in self._receivers if not receiver.startswith(REPLIES))
         self._own_state()
 
     def _receivers_changed(self) -> None:
         self._ways.clear()
         self.grant()
         if self._announcing is None and self._server is not None and self._server.is_serving():
-            self._announcing = asyncio.get_running_loop().call_later(KNOWN_AFTER, self._announce)
+            self._announcing = asyncio.get_running_loop().call_later(KNOWN_AFTER_SECONDS, self._announce)
 
     def _neighbours(self) -> dict[str, Connection]:
-        return {one.peer: one for one in self._connections if one.peer is not None}
+        return {connection.peer: connection for connection in self._connections if connection.peer is not None}
 
     def neighbour_found(self, connection: Connection) -> None:
         for state in self.states.values():
@@ -155,9 +155,9 @@ class Router:
             return
         self.states[state.router] = state
         self._ways.clear()
-        for one in self._neighbours().values():
-            if one is not connection:
-                one.say(state)
+        for neighbour in self._neighbours().values():
+            if neighbour is not connection:
+                neighbour.say(state)
         self.grant()
 
     def connection_lost(self, connection: Connection) -> None:
@@ -215,7 +215,7 @@ class Router:
 
     def grant(self, *entries: Entry) -> None:
         """Give senders the credit that is due, all of them where none is named."""
-        for entry in entries or [entry for one in self._connections for entry in one.entries.values()]:
+        for entry in entries or [entry for connection in self._connections for entry in connection.entries.values()]:
             # Another router has credit always: what comes too late goes back.
             ways = entry.destination is not None or self._ways_to(entry.address, None)
             entry.grant(reachable=bool(ways))
@@ -260,8 +260,10 @@ class Router:
 
     def distribution(self, address: str) -> str | None:
         """Return how an address is delivered; None for one that no link and no other router has."""
-        links = any(entry.address == address for one in self._connections for entry in one.entries.values())
-        known = links or address in self._receivers or any(address in one.addresses for one in self.states.values())
+        links = any(
+            entry.address == address for connection in self._connections for entry in connection.entries.values()
+        )
+        known = links or address in self._receivers or any(address in state.addresses for state in self.states.values())
         return semantics(address, self._prefixes) if known else None
 
 

@@ -23,7 +23,7 @@ class RouterState:
 
 def semantics(address: str, prefixes: Mapping[str, str]) -> str:
     """Return how messages to an address are delivered: as its longest prefix says, BALANCED where none fits."""
-    fitting = [one for one in prefixes if address == one or address.startswith(f"{one}/")]
+    fitting = [prefix for prefix in prefixes if address == prefix or address.startswith(f"{prefix}/")]
     return prefixes[max(fitting, key=len)] if fitting else BALANCED
 
 
@@ -50,7 +50,11 @@ def paths(states: Mapping[str, RouterState], source: str) -> dict[str, tuple[int
 def neighbours(states: Mapping[str, RouterState], router: str) -> set[str]:
     """Return the neighbours of a router that name it, too."""
     state = states.get(router)
-    return {one for one in state.neighbours if one in states and router in states[one].neighbours} if state else set()
+    return (
+        {neighbour for neighbour in state.neighbours if neighbour in states and router in states[neighbour].neighbours}
+        if state
+        else set()
+    )
 
 
 def destinations(address: str, states: Mapping[str, RouterState], reach: Mapping[str, int]) -> list[str]:

@@ -21,7 +21,7 @@ from testbed import ROOT
 from testbed.pulumi.building import programs, released
 
 #: Seconds for one command on a busy machine.
-PATIENCE = 480
+PATIENCE_SECONDS = 480
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Project:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=PATIENCE_SECONDS,
         )
         return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 

@@ -23,7 +23,7 @@ from testbed.go_builds import Recipe, built
 from testbed.pem import Certificate
 from testbed.ports import PortBlock
 from testbed.started import Started
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 RECIPE = Recipe(Path(__file__).parent / "gateway", {"versitygw": "github.com/versity/versitygw/cmd/versitygw"})
 BUCKET = "streams"
@@ -112,7 +112,7 @@ class S3Server(Started):
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
-            self._keeper.wait(timeout=PATIENCE)
+            self._keeper.wait(timeout=PATIENCE_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
         self._ports.release()
 

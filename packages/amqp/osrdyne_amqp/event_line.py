@@ -46,7 +46,7 @@ MOST_ATTEMPTS = 5
 #: its first event.
 PATIENCE = 2.0
 #: Seconds between two checks of a connection that the broker has blocked (memory or disk alarm).
-BLOCKED_PAUSE = 1.0
+BLOCKED_PAUSE_SECONDS = 1.0
 
 
 class _Outgoing(NamedTuple):
@@ -153,7 +153,7 @@ class EventLine:
     def _want(self) -> None:
         if self._is_open:  # but blocked
             if self._blocked is None:
-                self._blocked = asyncio.get_running_loop().call_later(BLOCKED_PAUSE, self._look_again)
+                self._blocked = asyncio.get_running_loop().call_later(BLOCKED_PAUSE_SECONDS, self._look_again)
             return
         self._wanted.set()
         if self._task is None:

@@ -23,10 +23,10 @@ from osrdyne_amqp import Channel, awake
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, Nacked, Returned
 
 #: Seconds after which an answer is late, and a lane no longer counts among those at work.
-LATE = 1.0
+LATE_SECONDS = 1.0
 #: Seconds after which the wait for an answer ends. The message's fate is then unknown; the broker still works on it for
 #: up to 65 s, and its channel is unusable until then.
-GIVE_UP = 10.0
+GIVE_UP_SECONDS = 10.0
 #: Lanes at work at once, and lanes that may wait for a late answer beside them.
 AT_WORK, MOST_LATE = 16, 64
 #: Messages that a lane holds before the first of them is answered. RabbitMQ allows a channel to be 400 behind.
@@ -94,7 +94,7 @@ class Lanes:
         """Publish to an unproven destination when its turn comes; the future gets the result.
 
         Raises what `send` raises when its turn is now; later errors go to the future. A message whose future is
-        cancelled before its turn is not sent. Without an answer for `GIVE_UP` seconds it fails with `BrokerTimeout`.
+        cancelled before its turn is not sent. Without an answer for `GIVE_UP_SECONDS` it fails with `BrokerTimeout`.
         """
         proving = self._proving.get(destination)
         if proving is None:
@@ -171,7 +171,7 @@ class Lanes:
     def _begin(self, proving: _Proving, lane: Channel) -> None:
         self._at_work += 1
         proving.lane = lane
-        proving.timer = self._loop.call_later(LATE, self._note_late, proving)
+        proving.timer = self._loop.call_later(LATE_SECONDS, self._note_late, proving)
         # When `prove` calls this, the first message is added right after it.
         self._loop.call_soon(self._go_on, proving)
 
@@ -181,7 +181,7 @@ class Lanes:
         proving.is_late = True
         self._at_work -= 1
         self._late += 1
-        proving.timer = awake.Timer(GIVE_UP - LATE, partial(self._give_up, proving, proving.in_flight))
+        proving.timer = awake.Timer(GIVE_UP_SECONDS - LATE_SECONDS, partial(self._give_up, proving, proving.in_flight))
         self._give_lanes()
 
     def _give_up(self, proving: _Proving, in_flight: int) -> None:
@@ -189,7 +189,7 @@ class Lanes:
         if proving.lane is None or not proving.in_flight:
             return
         if self._blocked() or proving.in_flight < in_flight:  # it is slow, but it answers
-            proving.timer = awake.Timer(GIVE_UP, partial(self._give_up, proving, proving.in_flight))
+            proving.timer = awake.Timer(GIVE_UP_SECONDS, partial(self._give_up, proving, proving.in_flight))
             return
         proving.given_up = True
         self._run(proving.lane.close())
@@ -225,10 +225,12 @@ class Lanes:
         error = confirm.exception()
         if proving.given_up and isinstance(error, ChannelClosed):
             if not outcome.done():
-                outcome.set_exception(BrokerTimeout(f"no answer from the broker for this message within {GIVE_UP:g} s"))
+                outcome.set_exception(
+                    BrokerTimeout(f"no answer from the broker for this message within {GIVE_UP_SECONDS:g} s")
+                )
         else:
             _copy(outcome, confirm)
-        in_time = self._loop.time() - sent < LATE
+        in_time = self._loop.time() - sent < LATE_SECONDS
         if error is None or isinstance(error, Returned) or (isinstance(error, Nacked) and in_time):
             proving.answered = True
         elif proving.lane is not None and not proving.lane.is_open and not proving.given_up:

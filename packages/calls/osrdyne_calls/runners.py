@@ -23,7 +23,7 @@ from osrdyne_runtime.portal import ThreadBridge
 log = log_lines.logger(__name__)
 
 #: Seconds in which a cancelled handler must end.
-END_PATIENCE = 5.0
+END_PATIENCE_SECONDS = 5.0
 
 #: Runs a plain handler for a request, and never raises: `invoke` with its handler.
 Run = Callable[[Any], Outcome]
@@ -111,7 +111,7 @@ class OnLoop:
         task = self._tasks.get(id(request))
         if task is not None:
             task.cancel()
-            await asyncio.wait((task,), timeout=END_PATIENCE)
+            await asyncio.wait((task,), timeout=END_PATIENCE_SECONDS)
         return task is None or task.done()
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ BATCH_EVENTS = 1_000_000
 #: Bytes of files that are committed at once, a file at least.
 BATCH_BYTES = 512_000_000
 #: Seconds between two looks for new events when following.
-EVERY = 10.0
+EVERY_SECONDS = 10.0
 
 
 @dataclass
@@ -91,7 +91,7 @@ def ingest_stream(
     rules: IngestRules | None = None,
     follow: bool = False,
     stop: Event | None = None,
-    every: float = EVERY,
+    every: float = EVERY_SECONDS,
     progress: Callable[[Ingested], None] = _nothing,
 ) -> Ingested:
     """Read the pool's stream from where the last run stopped to its end; when following, until `stop` is set.

@@ -36,13 +36,13 @@ def parse_seconds(value: object) -> float:
         seconds = value
     if not 0 <= seconds < math.inf:
         raise ValueError(f"{found} is not a duration of zero or more seconds; {expected}")
-    if seconds > LONGEST_TIMEOUT:
+    if seconds > LONGEST_TIMEOUT_SECONDS:
         raise ValueError(f"{found} is longer than 300 years; {expected}")
     return float(seconds)
 
 
 #: Seconds, 300 years. A timeout of more has no end, and no setting is longer: the clocks of some systems end before.
-LONGEST_TIMEOUT = 1e10
+LONGEST_TIMEOUT_SECONDS = 1e10
 
 
 def timeout_of(value: Any, name: str = "timeout") -> float:
@@ -60,4 +60,4 @@ def timeout_of(value: Any, name: str = "timeout") -> float:
     if not seconds > 0:
         said = f"{name}={reprlib.repr(value)} is not a number of seconds above 0"
         raise InvalidTimeout(f"{said}; math.inf is a wait without an end")
-    return seconds if seconds <= LONGEST_TIMEOUT else math.inf
+    return seconds if seconds <= LONGEST_TIMEOUT_SECONDS else math.inf

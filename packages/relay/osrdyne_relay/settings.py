@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime import addresses
-from osrdyne_runtime.door import PATIENCE
+from osrdyne_runtime.door import PATIENCE_SECONDS
 from osrdyne_runtime.settings import model, secrets
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -157,7 +157,7 @@ class ServeSettings(StrictModel):
     #: Most connections that have not shown a token or certificate yet.
     strangers: int = Field(default=4096, ge=1, le=1_000_000)
     #: How long a connection may take to show one.
-    stranger_timeout: Seconds = PATIENCE
+    stranger_timeout: Seconds = PATIENCE_SECONDS
     #: Most polls, calls and requests in hand of one client, and most endpoints, unless the access file says otherwise.
     most: int = Field(default=256, ge=1, le=1_000_000)
     #: Longest wait of one poll.

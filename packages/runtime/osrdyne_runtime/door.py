@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 #: Seconds that a connection may wait to be let in.
-PATIENCE = 10.0
+PATIENCE_SECONDS = 10.0
 #: A loop that runs a timer this much later has stood still.
 _LATE_SECONDS = 0.1
 
@@ -28,7 +28,7 @@ class Door:
         most: int,
         tls: ssl.SSLContext | None = None,
         most_waiting: int | None = None,
-        patience: float = PATIENCE,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         """`most`: connections in all; one too many is closed at once where none waits.
 

@@ -14,10 +14,10 @@ import logging
 from typing import Any
 
 #: Seconds between two lines of an outage, and between the first lines of two outages.
-EVERY = 60.0
-#: Seconds after which an outage is logged that began within `EVERY` seconds of the one before. What comes and goes
+EVERY_SECONDS = 60.0
+#: Seconds after which an outage is logged that began within `EVERY_SECONDS` of the one before. What comes and goes
 #: would fill the log otherwise.
-SHORT = 10.0
+SHORT_SECONDS = 10.0
 #: Reasons of one outage that are each logged at once.
 MOST_REASONS = 5
 
@@ -36,7 +36,7 @@ class OutageLog:
     ) -> None:
         """`what` begins the lines: "the broker". `meanwhile` says what the program does until it is back.
 
-        `tolerated`: failures in a row, or within `EVERY` seconds, that are not logged: those of a peer that restarts,
+        `tolerated`: failures in a row, or within `EVERY_SECONDS`, that are not logged: those of a peer that restarts,
         or where another part of the program logs the same outage.
         `fields` are those of each line.
         """
@@ -45,7 +45,7 @@ class OutageLog:
         self._lasts = f"{what} still cannot be used; {meanwhile}"
         self._ends = f"{what} can be used again"
         self._failures = 0
-        #: Failures within `EVERY` seconds, in a row or not, and since when they are counted.
+        #: Failures within `EVERY_SECONDS`, in a row or not, and since when they are counted.
         self._counted, self._counted_since = 0, float("-inf")
         self._since = self._due = 0.0
         self._logged = False
@@ -62,12 +62,12 @@ class OutageLog:
         if not self._failures:
             self._since = now
         self._failures += 1
-        if now - self._counted_since >= EVERY:
+        if now - self._counted_since >= EVERY_SECONDS:
             self._counted, self._counted_since = 0, now
         self._counted += 1
         if not self._logged:
             if max(self._failures, self._counted) > self._tolerated and (
-                now - self._began_last >= EVERY or now - self._since >= SHORT
+                now - self._began_last >= EVERY_SECONDS or now - self._since >= SHORT_SECONDS
             ):
                 self._logged, self._began_last = True, now
                 self._log(self._begins, reason, now, fields)
@@ -84,7 +84,7 @@ class OutageLog:
         self._reasons.clear()
 
     def _log(self, line: str, reason: str, now: float, fields: dict[str, Any]) -> None:
-        self._due = now + EVERY
+        self._due = now + EVERY_SECONDS
         self._reasons.add(reason)
         self._logger.warning(line, extra={"reason": reason, **self._fields, **fields})
 

@@ -23,7 +23,7 @@ from osrdyne_runtime.console.streams import last_words, unfailing
 #: What stops a program, and what Python does at such a signal by itself.
 _DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 #: Seconds that the end of a program may take.
-GRACE = 30.0
+GRACE_SECONDS = 30.0
 
 
 def on_stop_signal(stop: Callable[[], object], *, once: bool = False, hangup: bool = False) -> None:
@@ -54,7 +54,7 @@ def on_stop_signal(stop: Callable[[], object], *, once: bool = False, hangup: bo
         _installed[signal.SIGHUP] = signal.getsignal(signal.SIGHUP), signal.SIG_DFL
 
 
-def run(main: Coroutine[Any, Any, None], who: str, grace: float = GRACE) -> None:
+def run(main: Coroutine[Any, Any, None], who: str, grace: float = GRACE_SECONDS) -> None:
     """Do what `asyncio.run` does, and end the process in time afterwards, whatever threads go on.
 
     Once `main` is over, the loop's own threads have `grace` seconds to end. This returns then, and the caller may take

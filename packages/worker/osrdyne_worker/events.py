@@ -22,7 +22,7 @@ LONGEST_ERROR = 200
 GATHERED = frozenset({events.REQUEST_RECEIVED, events.FINISHED})
 #: Seconds for which they may wait. Measured at prefetch 1, by the broker's writes and processor time for a call: 20 ms
 #: save two thirds of what 50 ms save, and 100 ms save no more than 50.
-GATHER_TIME = 0.05
+GATHER_TIME_SECONDS = 0.05
 #: This many events leave without waiting longer: they are some 50 kB, and fit into one message.
 MOST_WAITING = 300
 #: Clocks that keep time by the network differ by less, in milliseconds.
@@ -71,7 +71,7 @@ class ActivityEvents:
         user: str | None = None,
         at_once: bool = False,
     ) -> None:
-        """Send one event; of two gathered events the later may wait for `GATHER_TIME`, unless `at_once`.
+        """Send one event; of two gathered events the later may wait for `GATHER_TIME_SECONDS`, unless `at_once`.
 
         Events leave in the order of the calls. One after a quiet time leaves at once, so that a rare request is
         seen when it comes.
@@ -101,7 +101,7 @@ class ActivityEvents:
 
     def _flush_and_gather(self) -> None:
         quiet = not self._waiting
-        self._gathering = None if quiet else self._loop.call_later(GATHER_TIME, self._flush_and_gather)
+        self._gathering = None if quiet else self._loop.call_later(GATHER_TIME_SECONDS, self._flush_and_gather)
         self.flush()
 
     def finished(self, work: InFlight) -> None:

@@ -46,17 +46,17 @@ T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 #: Seconds for which the broker may refuse a worker that it accepted before. After that the worker ends, because its
 #: driver may start it again with a newer password.
-REFUSED_PATIENCE = 30.0
+REFUSED_PATIENCE_SECONDS = 30.0
 #: A session that lasted this many seconds resets the count of failures.
 STABLE = 15.0
 #: A reply for which the broker closed the channel this often becomes an error reply; after as many more, it is dropped.
 REPLY_ATTEMPTS = 3
 #: Seconds for which a reply is tried again while its queue is full.
-REPLY_PATIENCE = 60.0
+REPLY_PATIENCE_SECONDS = 60.0
 #: Largest prefetch that AMQP has.
 MOST_PREFETCH = 65_535
 #: Seconds between two attempts at a reply.
-REPLY_PAUSE = 0.5
+REPLY_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then finish what is in hand.
 
-        Raises InvalidUri and AccessRefused, at the first connection and later after `REFUSED_PATIENCE`.
+        Raises InvalidUri and AccessRefused, at the first connection and later after `REFUSED_PATIENCE_SECONDS`.
         """
         try:
             await self._serve_sessions(stop)
@@ -167,7 +167,7 @@ class Worker:
             except BrokerError as error:
                 if not isinstance(error, InvalidUri | AccessRefused):
                     refused = math.inf
-                elif not known or self._loop.time() - refused > REFUSED_PATIENCE:
+                elif not known or self._loop.time() - refused > REFUSED_PATIENCE_SECONDS:
                     raise
                 else:
                     refused = min(refused, self._loop.time())
@@ -423,7 +423,7 @@ class Worker:
         request_id = work.request.correlation_id
         log.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
         if isinstance(error, Nacked):  # the caller's queue is full, which may pass
-            given_up = self._loop.time() - work.finished > REPLY_PATIENCE
+            given_up = self._loop.time() - work.finished > REPLY_PATIENCE_SECONDS
         else:
             work.attempts += 1
             given_up = work.attempts > 2 * REPLY_ATTEMPTS
@@ -433,7 +433,7 @@ class Worker:
             session.reject(work.delivery.message.delivery_tag, requeue=False)
             self._done(work)
             return
-        await asyncio.sleep(REPLY_PAUSE)
+        await asyncio.sleep(REPLY_PAUSE_SECONDS)
         try:
             await session.reopen_replies()
         except BrokerError as failure:

@@ -8,14 +8,14 @@ import time
 from osrdyne_jobs import JobClient, JobType, engine_from_environment
 
 #: Seconds.
-PATIENCE = 90
+PATIENCE_SECONDS = 90
 
 
 def main() -> None:
     """Prints the state that the job has in the end."""
     with JobClient(engine_from_environment(), [JobType("noted")]) as jobs:
         number = jobs.submit("noted", "JFK", {}).id
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + PATIENCE_SECONDS
         while (state := jobs.get(number).state) != "done" and time.monotonic() < until:
             time.sleep(0.5)
         sys.stdout.write(f"{state}\n")

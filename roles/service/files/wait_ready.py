@@ -18,11 +18,11 @@ import urllib.request
 from pathlib import Path
 
 #: Seconds between two looks.
-PAUSE = 0.5
+PAUSE_SECONDS = 0.5
 #: Seconds for one answer.
-TIMEOUT = 10.0
+TIMEOUT_SECONDS = 10.0
 #: Seconds before a process counts as ended: its number may not be in the file yet.
-START = 3.0
+START_SECONDS = 3.0
 #: State of a socket that listens, as /proc/net/tcp has it.
 LISTENS = "0A"
 
@@ -44,9 +44,9 @@ def main() -> None:
         waited = time.monotonic() - started
         if not problem:
             return
-        if waited > given.patience or (final and waited > START):
+        if waited > given.patience or (final and waited > START_SECONDS):
             sys.exit(problem)
-        time.sleep(PAUSE)
+        time.sleep(PAUSE_SECONDS)
 
 
 def look(given: argparse.Namespace, process: int) -> tuple[str, bool]:
@@ -168,7 +168,7 @@ def answer(given: argparse.Namespace) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
     host = f"[{given.host}]" if ":" in given.host else given.host
     try:
-        with opener.open(f"{given.scheme}://{host}:{given.port}/readyz", timeout=TIMEOUT):
+        with opener.open(f"{given.scheme}://{host}:{given.port}/readyz", timeout=TIMEOUT_SECONDS):
             return ""
     except urllib.error.HTTPError as error:
         with error:

@@ -27,7 +27,7 @@ from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority
 from osrdyne_calls.errors import NoFreeSlot, Rejected, WorkerFailed
 from osrdyne_calls.handling import Reject
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 
 #: The topic of tests that have a peer, or a part of it, of their own. Those below have the fixture `maps`.
@@ -64,11 +64,13 @@ async def test_a_call_is_answered_by_a_server_of_its_topic_and_by_the_one_that_i
 
     async with AsyncBusServer(far, named("n1", maps), who("n1")), AsyncBusServer(far, named("n2", maps), who("n2")):
         calls = client(bus)
-        assert (await calls.call(maps, "echo", b"Lille", timeout=PATIENCE)).body == b"Lille"
-        answers = [(await calls.call(named(name, maps), "name", timeout=PATIENCE)).body for name in ("n1", "n2", "n1")]
+        assert (await calls.call(maps, "echo", b"Lille", timeout=PATIENCE_SECONDS)).body == b"Lille"
+        answers = [
+            (await calls.call(named(name, maps), "name", timeout=PATIENCE_SECONDS)).body for name in ("n1", "n2", "n1")
+        ]
         assert answers == [b"n1", b"n2", b"n1"]
-        either = await asyncio.gather(*(calls.call(maps, "name", timeout=PATIENCE) for _ in range(40)))
-        assert {one.body for one in either} <= {b"n1", b"n2"}
+        either = await asyncio.gather(*(calls.call(maps, "name", timeout=PATIENCE_SECONDS) for _ in range(40)))
+        assert {event.body for event in either} <= {b"n1", b"n2"}
 
 
 async def test_a_plain_handler_runs_in_a_thread_and_an_async_one_on_the_loop(open_bus: OpenBus, maps: Target) -> None:
@@ -83,7 +85,7 @@ async def test_a_plain_handler_runs_in_a_thread_and_an_async_one_on_the_loop(ope
 
     async with AsyncBusServer(bus, named("n", maps), echo(plain=plain, on_loop=on_loop)):
         for method in ("plain", "on_loop"):
-            assert (await client(bus).call(maps, method, timeout=PATIENCE)).body == b""
+            assert (await client(bus).call(maps, method, timeout=PATIENCE_SECONDS)).body == b""
     assert ran["on_loop"] == threading.get_ident() != ran["plain"]
 
 
@@ -100,17 +102,17 @@ async def test_what_a_handler_raises_reaches_the_caller_as_an_error_of_its_kind(
 
     async with AsyncBusServer(bus, named("n", maps), echo(fail=fail, reject=reject)):
         with pytest.raises(WorkerFailed, match="no such map"):
-            await client(bus).call(maps, "fail", timeout=PATIENCE)
+            await client(bus).call(maps, "fail", timeout=PATIENCE_SECONDS)
         with pytest.raises(LookupError, match="no such map"):
-            await client(bus, allowed_errors=[LookupError]).call(maps, "fail", timeout=PATIENCE)
+            await client(bus, allowed_errors=[LookupError]).call(maps, "fail", timeout=PATIENCE_SECONDS)
         with pytest.raises(Rejected, match="not today"):
-            await client(bus).call(maps, "reject", timeout=PATIENCE)
+            await client(bus).call(maps, "reject", timeout=PATIENCE_SECONDS)
         with pytest.raises(Rejected, match=r"no method 'lose' of namespace 'maps' in version 1.1"):
-            await client(bus).call(maps, "lose", timeout=PATIENCE)
+            await client(bus).call(maps, "lose", timeout=PATIENCE_SECONDS)
         with pytest.raises(Rejected, match=r"this server has version 1.2"):
-            await AsyncBusClient(bus, namespace="maps", version="1.3").call(maps, "echo", timeout=PATIENCE)
+            await AsyncBusClient(bus, namespace="maps", version="1.3").call(maps, "echo", timeout=PATIENCE_SECONDS)
         # And the server goes on.
-        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
 
 
 async def test_a_fanout_reaches_every_server_once(open_bus: OpenBus, maps: Target) -> None:
@@ -125,11 +127,11 @@ async def test_a_fanout_reaches_every_server_once(open_bus: OpenBus, maps: Targe
         AsyncBusServer(far, named("n2", maps), noting("n2")),
         AsyncBusServer(bus, named("n3", maps), noting("n3")),
     ):
-        await client(bus).fanout(maps, "note", timeout=PATIENCE)
+        await client(bus).fanout(maps, "note", timeout=PATIENCE_SECONDS)
         await until_async(lambda: len(seen) >= 3)
         # A call to each shows that no second one is on its way there.
         for server in ("n1", "n2", "n3"):
-            await client(bus).call(named(server, maps), "echo", timeout=PATIENCE)
+            await client(bus).call(named(server, maps), "echo", timeout=PATIENCE_SECONDS)
     assert sorted(seen) == ["n1", "n2", "n3"]
 
 
@@ -145,12 +147,12 @@ async def test_a_late_answer_is_dropped_and_the_slot_is_free_again(open_bus: Ope
         with pytest.raises(MessagingTimeout):
             await client(bus).call(maps, "wait", timeout=1)
         go.set()
-        assert (await client(bus).call(maps, "echo", b"mine", timeout=PATIENCE)).body == b"mine"
-        waiting = asyncio.create_task(client(bus).call(maps, "wait", timeout=PATIENCE))
+        assert (await client(bus).call(maps, "echo", b"mine", timeout=PATIENCE_SECONDS)).body == b"mine"
+        waiting = asyncio.create_task(client(bus).call(maps, "wait", timeout=PATIENCE_SECONDS))
         go.clear()
         await asyncio.sleep(0)
         with pytest.raises(NoFreeSlot):
-            await client(bus).call(maps, "echo", timeout=PATIENCE)
+            await client(bus).call(maps, "echo", timeout=PATIENCE_SECONDS)
         go.set()
         await waiting
 
@@ -178,14 +180,14 @@ async def test_a_caller_that_vanished_holds_up_no_reply_to_others(
 
     server = AsyncBusServer(far, named("n", maps), echo(wait=wait))
     async with server:
-        calls = [asyncio.create_task(client(gone).call(maps, "wait", timeout=PATIENCE)) for _ in range(5)]
+        calls = [asyncio.create_task(client(gone).call(maps, "wait", timeout=PATIENCE_SECONDS)) for _ in range(5)]
         await until_async(lambda: server.in_hand == 5)
         await gone.close()
         for ended in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(ended, BusClosed)
         await until_async(no_way_there)
         go.set()
-        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         await until_async(lambda: server.lost_replies == 5)
     assert 'the reply to a call is lost method="wait"' in caplog.text
 
@@ -196,10 +198,10 @@ async def test_a_sender_without_use_for_a_while_is_dropped_and_attached_again_wh
 ) -> None:
     bus, far = await open_bus(settings=BusSettings(unused_links=0.4)), await open_bus()
     async with AsyncBusServer(far, named("n", maps), echo()):
-        await client(bus).call(maps, "echo", timeout=PATIENCE)
+        await client(bus).call(maps, "echo", timeout=PATIENCE_SECONDS)
         assert bus.senders == 1
         await until_async(lambda: bus.senders == 0)
-        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert bus.senders == 1
 
 
@@ -212,7 +214,7 @@ async def test_a_closed_bus_ends_what_waits_and_refuses_what_comes(open_bus: Ope
 
     server = AsyncBusServer(far, named("n", maps), echo(wait=wait))
     async with server:
-        waiting = asyncio.create_task(client(bus).call(maps, "wait", timeout=PATIENCE))
+        waiting = asyncio.create_task(client(bus).call(maps, "wait", timeout=PATIENCE_SECONDS))
         await until_async(lambda: server.in_hand == 1)
         await bus.close()
         await bus.close()
@@ -220,7 +222,7 @@ async def test_a_closed_bus_ends_what_waits_and_refuses_what_comes(open_bus: Ope
             await waiting
         for late in (client(bus).call, client(bus).cast):
             with pytest.raises(BusClosed):
-                await late(maps, "echo", timeout=PATIENCE)
+                await late(maps, "echo", timeout=PATIENCE_SECONDS)
         hang.set()
 
 
@@ -230,9 +232,9 @@ async def test_many_calls_at_once_get_each_their_own_answer(open_bus: OpenBus, m
         asked = [str(number).encode() for number in range(500)]
         clients = [client(bus), client(bus)]
         answers = await asyncio.gather(
-            *(clients[at % 2].call(maps, "echo", body, timeout=PATIENCE) for at, body in enumerate(asked))
+            *(clients[at % 2].call(maps, "echo", body, timeout=PATIENCE_SECONDS) for at, body in enumerate(asked))
         )
-        assert [one.body for one in answers] == asked
+        assert [answer.body for answer in answers] == asked
 
 
 async def test_a_notification_is_heard_by_one_listener_to_its_priority(open_bus: OpenBus, maps: Target) -> None:
@@ -240,13 +242,15 @@ async def test_a_notification_is_heard_by_one_listener_to_its_priority(open_bus:
     heard: list[tuple[str, Notification]] = []
 
     def listener(name: str, *priorities: Priority) -> AsyncBusListener:
-        return AsyncBusListener(far, maps, lambda one: heard.append((name, one)), priorities=priorities)
+        return AsyncBusListener(far, maps, lambda event: heard.append((name, event)), priorities=priorities)
 
     async with listener("a", Priority.INFO), listener("b", Priority.ERROR):
         for number in range(20):
-            await client(bus).notify(maps, "map.loaded", str(number).encode(), publisher="here", timeout=PATIENCE)
-        await client(bus).notify(maps, "map.lost", priority=Priority.ERROR, timeout=PATIENCE)
+            await client(bus).notify(
+                maps, "map.loaded", str(number).encode(), publisher="here", timeout=PATIENCE_SECONDS
+            )
+        await client(bus).notify(maps, "map.lost", priority=Priority.ERROR, timeout=PATIENCE_SECONDS)
         await until_async(lambda: len(heard) >= 21)
-    assert sorted(int(one.body) for name, one in heard if name == "a") == list(range(20))
-    assert [(name, one.event_type) for name, one in heard if name == "b"] == [("b", "map.lost")]
-    assert {one.publisher for _, one in heard} == {"here", None}
+    assert sorted(int(event.body) for name, event in heard if name == "a") == list(range(20))
+    assert [(name, event.event_type) for name, event in heard if name == "b"] == [("b", "map.lost")]
+    assert {event.publisher for _, event in heard} == {"here", None}

@@ -14,7 +14,7 @@ from osrdyne_bus.errors import LoginRefused, PeerLost
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
 from testbed.tcp_proxy import TcpProxy
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus
 
@@ -22,8 +22,8 @@ from tests.bus.on_peers.conftest import OpenBus
 async def test_a_message_to_what_no_server_ever_had_waits_for_the_first_one(open_bus: OpenBus) -> None:
     bus, far = await open_bus(), await open_bus()
     seen: list[bytes] = []
-    await client(bus).cast(MAPS, "note", b"early", timeout=PATIENCE)
-    await client(bus).cast(named("n"), "note", b"for n", timeout=PATIENCE)
+    await client(bus).cast(MAPS, "note", b"early", timeout=PATIENCE_SECONDS)
+    await client(bus).cast(named("n"), "note", b"for n", timeout=PATIENCE_SECONDS)
     async with AsyncBusServer(far, named("n"), echo(note=lambda request: seen.append(request.body))):
         await until_async(lambda: len(seen) == 2)
     assert set(seen) == {b"early", b"for n"}
@@ -32,9 +32,9 @@ async def test_a_message_to_what_no_server_ever_had_waits_for_the_first_one(open
 async def test_a_fanout_is_kept_for_no_server_that_comes_later(open_bus: OpenBus) -> None:
     bus, far = await open_bus(), await open_bus()
     seen: list[bytes] = []
-    await client(bus).fanout(MAPS, "note", b"early", timeout=PATIENCE)
+    await client(bus).fanout(MAPS, "note", b"early", timeout=PATIENCE_SECONDS)
     async with AsyncBusServer(far, named("n"), echo(note=lambda request: seen.append(request.body))):
-        await client(bus).fanout(MAPS, "note", b"in time", timeout=PATIENCE)
+        await client(bus).fanout(MAPS, "note", b"in time", timeout=PATIENCE_SECONDS)
         await until_async(lambda: bool(seen))
     assert seen == [b"in time"]
 
@@ -51,12 +51,12 @@ async def test_a_call_whose_connection_ends_cannot_get_its_reply_and_the_next_ca
 
     async with AsyncBusServer(far, named("n"), echo(wait=wait)), TcpProxy(port) as proxy:
         bus = await open_bus(port=proxy.port)
-        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE))
+        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE_SECONDS))
         await begun.wait()
         proxy.cut()
         with pytest.raises(PeerLost):
             await waiting
-        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert bus.connections == 2
         go.set()
 
@@ -65,7 +65,7 @@ async def test_a_message_of_twenty_mebibytes_is_taken(open_bus: OpenBus) -> None
     bus, far = await open_bus(), await open_bus()
     body = bytes(20 * 2**20)
     async with AsyncBusServer(far, named("n"), echo()):
-        assert (await client(bus).call(MAPS, "echo", body, timeout=PATIENCE)).body == body
+        assert (await client(bus).call(MAPS, "echo", body, timeout=PATIENCE_SECONDS)).body == body
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
@@ -73,7 +73,7 @@ async def test_a_login_is_by_the_mechanism_that_is_named_and_a_wrong_password_is
     open_bus: OpenBus, mechanism: str
 ) -> None:
     bus = await open_bus(mechanisms=mechanism)
-    await client(bus).cast(MAPS, "echo", timeout=PATIENCE)
+    await client(bus).cast(MAPS, "echo", timeout=PATIENCE_SECONDS)
     with pytest.raises(LoginRefused, match=f"refused the login by {mechanism}"):
         await open_bus(password="wrong", mechanisms=mechanism)
 

@@ -20,7 +20,7 @@ from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
 from osrdyne_calls.handling import Requeue
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import client, echo, named
 from tests.bus.on_peers.conftest import OpenBus
 
@@ -35,9 +35,9 @@ async def test_the_nearest_server_is_taken_and_a_farther_one_once_that_has_gone(
 
     async with AsyncBusServer(far, named("far", maps), who("far")):
         async with AsyncBusServer(near, named("near", maps), who("near")):
-            answers = [(await client(caller).call(maps, "name", timeout=PATIENCE)).body for _ in range(10)]
+            answers = [(await client(caller).call(maps, "name", timeout=PATIENCE_SECONDS)).body for _ in range(10)]
             assert answers == [b"near"] * 10
-        assert (await client(caller).call(maps, "name", timeout=PATIENCE)).body == b"far"
+        assert (await client(caller).call(maps, "name", timeout=PATIENCE_SECONDS)).body == b"far"
 
 
 async def test_without_a_server_there_is_no_credit_and_a_message_fails_in_its_time(
@@ -61,8 +61,8 @@ async def test_a_cast_is_acknowledged_by_its_server_and_a_fanout_by_no_one(open_
         await go.wait()
 
     async with AsyncBusServer(far, named("n", maps), echo(wait=wait), acknowledge="end"):
-        cast = asyncio.create_task(client(bus).cast(maps, "wait", timeout=PATIENCE))
-        await client(bus).fanout(maps, "wait", timeout=PATIENCE)
+        cast = asyncio.create_task(client(bus).cast(maps, "wait", timeout=PATIENCE_SECONDS))
+        await client(bus).fanout(maps, "wait", timeout=PATIENCE_SECONDS)
         await until_async(lambda: len(seen) == 2)
         assert not cast.done()
         go.set()
@@ -77,12 +77,12 @@ async def test_a_fanout_over_a_mesh_reaches_each_server_once(open_bus: OpenBus, 
         for far, name in zip(others, names, strict=True):
             noting = echo(note=partial(lambda name, request: seen.append(name), name))
             await stack.enter_async_context(AsyncBusServer(far, named(name, maps), noting))
-        await client(bus).fanout(maps, "note", timeout=PATIENCE)
+        await client(bus).fanout(maps, "note", timeout=PATIENCE_SECONDS)
         await until_async(lambda: len({*seen}) == len(names))
         # A call from each to each shows that no second one is on its way there, by way of another router.
         for far in (bus, *others):
             for name in names:
-                await client(far).call(named(name, maps), "echo", timeout=PATIENCE)
+                await client(far).call(named(name, maps), "echo", timeout=PATIENCE_SECONDS)
     assert sorted(seen) == list(names)
 
 
@@ -104,7 +104,7 @@ async def test_a_server_that_hangs_holds_up_no_fanout_to_the_others(open_bus: Op
         try:
             for at in range(0, len(sent), 100):
                 for body in sent[at : at + 100]:
-                    await client(bus).fanout(maps, "note", body, timeout=PATIENCE)
+                    await client(bus).fanout(maps, "note", body, timeout=PATIENCE_SECONDS)
                 # A router drops what comes faster than a server takes it.
                 await until_async(partial(lambda most: len({*seen}) == most, at + 100))
             assert {*seen} == {*sent}
@@ -123,14 +123,14 @@ async def test_a_cast_that_a_router_held_for_longer_than_its_time_is_not_begun(o
         await go.wait()
 
     async with AsyncBusServer(far, named("n", maps), echo(wait=wait), concurrency=1, acknowledge="end"):
-        first = asyncio.create_task(client(bus).cast(maps, "wait", b"first", timeout=PATIENCE))
+        first = asyncio.create_task(client(bus).cast(maps, "wait", b"first", timeout=PATIENCE_SECONDS))
         await until_async(lambda: bool(seen))
         with pytest.raises(MessagingTimeout, match="was not acknowledged; it may have been delivered"):
             await client(bus).cast(maps, "wait", b"second", timeout=0.5)
         go.set()
         await first
         # What comes after it is served, so that it has gone by.
-        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
     assert seen == [b"first"]
 
 
@@ -146,7 +146,7 @@ async def test_a_server_that_died_with_a_request_is_a_failed_delivery_for_its_ca
 
     server = AsyncBusServer(dying, named("n", maps), echo(hang=hang), acknowledge="end")
     await server.start()
-    waiting = asyncio.create_task(client(bus).call(maps, "hang", timeout=PATIENCE))
+    waiting = asyncio.create_task(client(bus).call(maps, "hang", timeout=PATIENCE_SECONDS))
     await begun.wait()
     await dying.close()
     with pytest.raises(DeliveryFailure, match=r"a receiver gave it back, and may have begun"):
@@ -167,7 +167,7 @@ async def test_a_request_that_a_server_died_with_is_sent_again_where_that_is_set
         await asyncio.Event().wait()
 
     await AsyncBusServer(dying, named("n", maps), echo(work=hang), acknowledge="end").start()
-    waiting = asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE))
+    waiting = asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE_SECONDS))
     await begun.wait()
     async with AsyncBusServer(far, named("far", maps), echo(work=lambda request: b"done")):
         await dying.close()
@@ -193,8 +193,12 @@ async def test_a_request_that_a_handler_gives_back_is_sent_again_in_its_time_or_
         return b"done"
 
     async with AsyncBusServer(far, named("n", maps), echo(work=work), acknowledge="end"):
-        assert (await client(bus).call(maps, "work", b"third time", timeout=PATIENCE)).body == b"done"
-        for sender, body, timeout in ((once, b"once", PATIENCE), (twice, b"twice", PATIENCE), (bus, b"never", 1.0)):
+        assert (await client(bus).call(maps, "work", b"third time", timeout=PATIENCE_SECONDS)).body == b"done"
+        for sender, body, timeout in (
+            (once, b"once", PATIENCE_SECONDS),
+            (twice, b"twice", PATIENCE_SECONDS),
+            (bus, b"never", 1.0),
+        ):
             with pytest.raises(DeliveryFailure, match=r"was released: no receiver took it"):
                 await client(sender).call(maps, "work", body, timeout=timeout)
     assert [tried.count(body) for body in (b"third time", b"once", b"twice")] == [3, 1, 2]
@@ -219,7 +223,7 @@ async def test_a_server_that_stops_finishes_what_it_began_and_another_one_serves
 
     old = AsyncBusServer(stopping, named("old", maps), echo(work=slow), concurrency=1, acknowledge=acknowledge)
     await old.start()
-    calls = [asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE)) for _ in range(20)]
+    calls = [asyncio.create_task(client(bus).call(maps, "work", timeout=PATIENCE_SECONDS)) for _ in range(20)]
     await until_async(lambda: old.in_hand == 20)
     async with AsyncBusServer(far, named("new", maps), echo(work=quick)):
         stop = asyncio.gather(old.stop(), old.stop())
@@ -246,7 +250,7 @@ async def test_callers_see_no_failure_when_one_of_two_servers_stops(
     async def ask(caller: AsyncBusClient) -> None:
         left = 20
         while left:
-            await caller.call(maps, "work", timeout=PATIENCE)
+            await caller.call(maps, "work", timeout=PATIENCE_SECONDS)
             left -= stopped.is_set()
 
     one = AsyncBusServer(first, named("one", maps), echo(work=work), concurrency=2, acknowledge=acknowledge)
@@ -262,6 +266,6 @@ async def test_callers_see_no_failure_when_one_of_two_servers_stops(
 async def test_a_mesh_has_another_bus_beside_this_one(open_bus: OpenBus, maps: Target) -> None:
     bus, far = await open_bus("A"), await open_bus("B")
     async with AsyncBusServer(far, named("n", maps), echo()):
-        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(maps, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         with pytest.raises(MessagingTimeout):
             await client(bus).call(replace(maps, exchange="other"), "echo", timeout=0.5)

@@ -13,7 +13,7 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest
 from testbed.broker import MEMORY_MB, Broker
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 
 pytestmark = pytest.mark.both_versions
 
@@ -21,7 +21,7 @@ MAPS = Target("maps")
 MEMORY = ("mem_alarm", ["set_vm_memory_high_watermark", "absolute"], "1MB", f"{MEMORY_MB}MB")
 DISK = ("disk_free_alarm", ["set_disk_free_limit"], "900000GB", "50MB")
 #: Seconds for a message that the broker does not take.
-SHORT = 0.5
+SHORT_SECONDS = 0.5
 
 
 def is_raised(broker: Broker, alarm: str) -> bool:
@@ -46,7 +46,7 @@ async def test_in_an_alarm_messages_end_in_their_time_and_calls_after_it_need_no
         AsyncBusServer(far, Target("maps", server="n"), [endpoint]) as server,
     ):
         client = AsyncBusClient(near)
-        await client.call(MAPS, "note", b"before", timeout=PATIENCE)
+        await client.call(MAPS, "note", b"before", timeout=PATIENCE_SECONDS)
         for alarm, limit, too_much, usual in (MEMORY, DISK):
             began.clear()
             await asyncio.to_thread(private_broker.rabbitmqctl, *limit, too_much)
@@ -54,14 +54,14 @@ async def test_in_an_alarm_messages_end_in_their_time_and_calls_after_it_need_no
 
             for send in (client.call, client.cast, client.fanout):
                 with pytest.raises(MessagingTimeout, match=r"within 0.5 s .* was not acknowledged; it may have been"):
-                    await send(MAPS, "note", send.__name__.encode(), timeout=SHORT)
+                    await send(MAPS, "note", send.__name__.encode(), timeout=SHORT_SECONDS)
             async with AsyncBus(uri) as fresh:
                 with pytest.raises(MessagingTimeout, match=r"had no credit; it was not sent"):
-                    await AsyncBusClient(fresh).call(MAPS, "note", b"fresh", timeout=SHORT)
+                    await AsyncBusClient(fresh).call(MAPS, "note", b"fresh", timeout=SHORT_SECONDS)
             assert began == []
 
             await asyncio.to_thread(private_broker.rabbitmqctl, *limit, usual)
-            assert (await client.call(MAPS, "note", b"after", timeout=PATIENCE)).body == b"after"
+            assert (await client.call(MAPS, "note", b"after", timeout=PATIENCE_SECONDS)).body == b"after"
             # A call is not begun after its time.
             await until_async(lambda: len(began) == 3)
             assert sorted(began) == [b"after", b"cast", b"fanout"]

@@ -13,7 +13,7 @@ from osrdyne_bus.aio.kept_connection import KeptConnection
 from osrdyne_bus.errors import ConnectFailed, PeerLost
 from osrdyne_bus.threads import Bus
 from testbed.waiting import until_async
-from tests.unit.runtime.away_at_start import AFTER, AWAY, assert_three_kinds_of_lines
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, assert_three_kinds_of_lines
 
 #: Where nothing listens.
 NOBODY = ["amqp://127.0.0.1:1", "amqp://127.0.0.1:2"]
@@ -65,7 +65,7 @@ async def test_a_bus_says_the_three_lines_of_an_outage_of_all_its_peers(
 
     async def late(kept: KeptConnection, peer: Any) -> Any:
         nonlocal connected
-        if connected and loop.time() < AWAY:
+        if connected and loop.time() < AWAY_SECONDS:
             return await join(kept, peer)
         connected += 1
         made = connection_of(kept)
@@ -75,6 +75,6 @@ async def test_a_bus_says_the_three_lines_of_an_outage_of_all_its_peers(
 
     monkeypatch.setattr(KeptConnection, "_join", late)
     async with AsyncBus(NOBODY):
-        await asyncio.sleep(AWAY + AFTER)
+        await asyncio.sleep(AWAY_SECONDS + AFTER_SECONDS)
 
     assert_three_kinds_of_lines(caplog.records, {"the peer"}, "127.0.0.1:", late=31.0)

@@ -50,18 +50,18 @@ async def test_bad_calls_take_no_slot_and_no_link_and_send_nothing(open_bus: Ope
     bus = await open_bus(settings=BusSettings(slots=1))
     client = AsyncBusClient(bus)
     bad: list[tuple[Mapping[str, Any], type[Exception]]] = [
-        *(({"timeout": one}, InvalidTimeout) for one in BAD_TIMES),
-        *(({"headers": one}, UnsendableMessage) for one in BAD_HEADERS),
-        *(({"body": one}, UnsendableMessage) for one in BAD_BODIES),
-        *(({"method": one}, UnsendableMessage) for one in (b"echo", 5, "\ud800")),
-        *(({"content_type": one}, UnsendableMessage) for one in (b"text", 5, "\ud800")),
+        *(({"timeout": time}, InvalidTimeout) for time in BAD_TIMES),
+        *(({"headers": header}, UnsendableMessage) for header in BAD_HEADERS),
+        *(({"body": body}, UnsendableMessage) for body in BAD_BODIES),
+        *(({"method": method}, UnsendableMessage) for method in (b"echo", 5, "\ud800")),
+        *(({"content_type": content_type}, UnsendableMessage) for content_type in (b"text", 5, "\ud800")),
     ]
     async with AsyncBusServer(far, N, [endpoint]):
         for given, kind in bad:
             for ask in (client.call, client.cast, client.fanout):
                 with pytest.raises(kind):
                     await ask(**{"target": MAPS, "method": "echo", "body": b"bad", **given})
-            told = {"event_type" if name == "method" else name: one for name, one in given.items()}
+            told = {"event_type" if name == "method" else name: value for name, value in given.items()}
             with pytest.raises(kind):
                 await client.notify(**{"target": MAPS, "event_type": "e", "body": b"bad", **told})
             assert (bus.calls, bus.senders) == (0, 0), given

@@ -15,7 +15,7 @@ from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
 from osrdyne_calls.errors import WorkerFailed
 from osrdyne_calls.handling import Reject, WorkerError
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 
@@ -39,7 +39,7 @@ async def leave_on_loop(_: object) -> None:
 
 
 async def cancelled(_: object) -> None:
-    task = asyncio.create_task(asyncio.sleep(PATIENCE))
+    task = asyncio.create_task(asyncio.sleep(PATIENCE_SECONDS))
     task.cancel()
     await task
 
@@ -64,14 +64,14 @@ async def test_whatever_a_handler_does_its_caller_gets_an_error_and_the_server_g
     open_bus: OpenBus, acknowledge: Any
 ) -> None:
     bus, far = await open_bus(), await open_bus(settings=BusSettings(server_credit=2))
-    handlers = {one.__name__: one for one in BAD}
+    handlers = {handler.__name__: handler for handler in BAD}
     async with AsyncBusServer(far, N, endpoint(**handlers), concurrency=2, acknowledge=acknowledge) as server:
         calls = AsyncBusClient(bus)
         for _ in range(3):
             for name in handlers:
                 with pytest.raises(WorkerFailed):
-                    await calls.call(MAPS, name, timeout=PATIENCE)
-        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+                    await calls.call(MAPS, name, timeout=PATIENCE_SECONDS)
+        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert server.lost_replies == 0
 
 
@@ -85,7 +85,7 @@ async def test_a_plain_function_that_returns_a_coroutine_is_awaited(open_bus: Op
         return later(request)
 
     async with AsyncBusServer(bus, N, endpoint(later=plain)):
-        assert (await AsyncBusClient(bus).call(MAPS, "later", timeout=PATIENCE)).body == b"later"
+        assert (await AsyncBusClient(bus).call(MAPS, "later", timeout=PATIENCE_SECONDS)).body == b"later"
 
 
 def long_reject(_: object) -> None:
@@ -94,7 +94,7 @@ def long_reject(_: object) -> None:
 
 async def test_whatever_a_listener_does_it_hears_the_next_notification(open_bus: OpenBus) -> None:
     bus, far = await open_bus(), await open_bus(settings=BusSettings(notification_credit=2))
-    bad = {one.__name__: one for one in (*BAD[:5], long_reject)}
+    bad = {handler.__name__: handler for handler in (*BAD[:5], long_reject)}
     heard: list[str] = []
 
     def listen(notification: Notification) -> Any:
@@ -103,7 +103,7 @@ async def test_whatever_a_listener_does_it_hears_the_next_notification(open_bus:
 
     async with AsyncBusListener(far, MAPS, listen, concurrency=1):
         for name in (*bad, *bad, "last"):
-            await AsyncBusClient(bus).notify(MAPS, name, timeout=PATIENCE)
+            await AsyncBusClient(bus).notify(MAPS, name, timeout=PATIENCE_SECONDS)
         await until_async(lambda: "last" in heard)
     assert heard == [*bad, *bad, "last"]
     assert far.connections == 1
@@ -113,7 +113,7 @@ async def test_an_answer_that_is_too_large_is_an_error_for_its_caller(open_bus: 
     bus = await open_bus()
     async with AsyncBusServer(bus, N, endpoint(large=lambda request: bytes(20 * 2**20))) as server:
         with pytest.raises(WorkerFailed, match=r"the answer cannot be sent: .* its peer takes at most 16777216"):
-            await AsyncBusClient(bus).call(MAPS, "large", timeout=PATIENCE)
+            await AsyncBusClient(bus).call(MAPS, "large", timeout=PATIENCE_SECONDS)
         assert server.lost_replies == 0
 
 

@@ -22,7 +22,7 @@ from testbed import proton
 from testbed.command_line import Done, osrdyne
 from testbed.mesh.router import Router, mesh
 from testbed.tcp_proxy import TcpProxy
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import client
 from tests.bus.on_peers.conftest import OpenBus
 from tests.conftest import Vhost
@@ -100,7 +100,7 @@ async def test_ping_of_a_topic_without_a_server_says_so_and_ends_with_1(vhost: V
 
 async def test_ping_asks_a_mesh_of_routers() -> None:
     routers = await mesh("AB", "AB")
-    await until_async(lambda: all(one.reaches_all() for one in routers.values()))
+    await until_async(lambda: all(router.reaches_all() for router in routers.values()))
     done = await bus("ping", "maps", "--timeout", "0.5", uri=f"amqp://127.0.0.1:{routers['A'].port}")
     for router in routers.values():
         router.kill()
@@ -174,7 +174,7 @@ async def test_watch_goes_on_asking_over_the_next_connection_until_ctrl_c(vhost:
         assert lines is not None
 
         async def rounds(connections: int) -> dict[str, Any]:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 async for line in lines:
                     found: dict[str, Any] = json.loads(line)
                     if found["connections"] == connections and "seconds" in found:

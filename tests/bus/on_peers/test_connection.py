@@ -27,7 +27,7 @@ from osrdyne_bus.errors import (
 )
 from osrdyne_bus.messages.envelopes import Envelope
 from testbed.broker import Broker
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import Connect
 from tests.conftest import Vhost
 
@@ -39,7 +39,7 @@ def text(message: Envelope) -> str:
 
 
 def messages(number: int) -> list[Envelope]:
-    return [Envelope(body=str(one).encode()) for one in range(number)]
+    return [Envelope(body=str(place).encode()) for place in range(number)]
 
 
 async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_them(
@@ -48,7 +48,7 @@ async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_
     sender_side, receiver_side = await connect(), await connect()
     link = await sender_side.sender(queue)
 
-    await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(500)))
+    await asyncio.gather(*(link.send(message, PATIENCE_SECONDS) for message in messages(500)))
     assert link.is_idle
     seen: list[str] = []
 
@@ -59,7 +59,7 @@ async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_
     await receiver_side.subscribe(queue, CreditWindow(100), received)
     await until_async(lambda: len(seen) >= 500)
 
-    assert seen == [str(one) for one in range(500)]
+    assert seen == [str(number) for number in range(500)]
 
     def ready() -> int:
         return int((vhost.broker.management.queue(vhost.name, "q") or {}).get("messages", 1))
@@ -70,19 +70,19 @@ async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_
 async def test_a_receiver_that_settles_nothing_is_sent_its_window_and_no_more(connect: Connect, queue: str) -> None:
     connection = await connect()
     link = await connection.sender(queue)
-    await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(30)))
+    await asyncio.gather(*(link.send(message, PATIENCE_SECONDS) for message in messages(30)))
     held: list[IncomingMessage] = []
     subscription = await connection.subscribe(queue, CreditWindow(10), held.append)
 
     await until_async(lambda: len(held) >= 10)
     # A round trip on the same connection: what was to come would have come before its answer.
-    await link.send(Envelope(body=b"last"), PATIENCE)
+    await link.send(Envelope(body=b"last"), PATIENCE_SECONDS)
     assert (len(held), subscription.window.stalls) == (10, 1)
     # And it goes on once half of them are settled
-    for one in held[:5]:
-        one.accept()
+    for open_connection in held[:5]:
+        open_connection.accept()
     await until_async(lambda: len(held) >= 15)
-    await link.send(Envelope(body=b"last"), PATIENCE)
+    await link.send(Envelope(body=b"last"), PATIENCE_SECONDS)
     assert len(held) == 15
 
 
@@ -91,7 +91,7 @@ async def test_a_message_that_is_released_comes_again_and_one_that_is_rejected_d
 ) -> None:
     connection = await connect()
     link = await connection.sender(queue)
-    await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(2)))
+    await asyncio.gather(*(link.send(message, PATIENCE_SECONDS) for message in messages(2)))
     seen: list[str] = []
 
     def received(incoming: IncomingMessage) -> None:
@@ -105,7 +105,7 @@ async def test_a_message_that_is_released_comes_again_and_one_that_is_rejected_d
 
     await connection.subscribe(queue, CreditWindow(10), received)
     await until_async(lambda: len(seen) >= 3)
-    await link.send(Envelope(body=b"2"), PATIENCE)
+    await link.send(Envelope(body=b"2"), PATIENCE_SECONDS)
     await until_async(lambda: "2" in seen)
 
     assert sorted(seen) == ["0", "0", "1", "2"]
@@ -114,7 +114,7 @@ async def test_a_message_that_is_released_comes_again_and_one_that_is_rejected_d
 async def test_a_message_is_settled_once(connect: Connect, queue: str) -> None:
     connection = await connect()
     link = await connection.sender(queue)
-    await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(2)))
+    await asyncio.gather(*(link.send(message, PATIENCE_SECONDS) for message in messages(2)))
     held: list[IncomingMessage] = []
     subscription = await connection.subscribe(queue, CreditWindow(4), held.append)
     await until_async(lambda: len(held) == 2)
@@ -130,7 +130,7 @@ async def test_what_comes_after_a_subscription_was_closed_is_not_shown_and_comes
 ) -> None:
     connection = await connect()
     link = await connection.sender(queue)
-    await asyncio.gather(*(link.send(one, PATIENCE) for one in messages(50)))
+    await asyncio.gather(*(link.send(message, PATIENCE_SECONDS) for message in messages(50)))
     first: list[IncomingMessage] = []
     second: list[IncomingMessage] = []
 
@@ -174,10 +174,10 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_behind(at: str, connect: 
     came, gone = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(partial(wait_for_end, came, gone), "127.0.0.1", 0)
     task = asyncio.create_task(BusConnection.connect("127.0.0.1", server.sockets[0].getsockname()[1]))
-    await asyncio.wait_for(came.wait(), PATIENCE)
+    await asyncio.wait_for(came.wait(), PATIENCE_SECONDS)
     task.cancel()
     await asyncio.wait([task])
-    await asyncio.wait_for(gone.wait(), PATIENCE)
+    await asyncio.wait_for(gone.wait(), PATIENCE_SECONDS)
     server.close()
 
 
@@ -199,7 +199,7 @@ async def test_a_message_that_no_queue_takes_is_a_delivery_failure(connect: Conn
     with pytest.raises(
         DeliveryFailure, match="the message to '/exchanges/broadcast' was released: no receiver took it"
     ):
-        await link.send(Envelope(body=b"x"), PATIENCE)
+        await link.send(Envelope(body=b"x"), PATIENCE_SECONDS)
 
 
 async def test_a_link_that_is_refused_says_why_and_harms_no_other(connect: Connect, queue: str) -> None:
@@ -211,7 +211,7 @@ async def test_a_link_that_is_refused_says_why_and_harms_no_other(connect: Conne
     with pytest.raises(LinkRefused, match="ended the link to '/queues/none': no queue 'none'"):
         await connection.subscribe("/queues/none", CreditWindow(1), print)
 
-    await link.send(Envelope(body=b"x"), PATIENCE)
+    await link.send(Envelope(body=b"x"), PATIENCE_SECONDS)
     assert connection.ended is None
     # And a link that was refused leaves nothing in the engine
     link.close()
@@ -229,7 +229,7 @@ async def test_a_refused_link_that_was_given_up_harms_no_other(connect: Connect,
 
         link = await connection.sender(queue)
 
-        await link.send(Envelope(body=b"x"), PATIENCE)
+        await link.send(Envelope(body=b"x"), PATIENCE_SECONDS)
         assert given_up.cancelled()
 
 
@@ -238,7 +238,9 @@ async def test_a_connection_has_more_links_than_the_peer_allows_it_sessions(conn
 
     links = [await connection.sender(queue) for _ in range(MOST_SESSIONS + 10)]
 
-    await asyncio.gather(*(link.send(one, PATIENCE) for link, one in zip(links, messages(len(links)), strict=True)))
+    await asyncio.gather(
+        *(link.send(message, PATIENCE_SECONDS) for link, message in zip(links, messages(len(links)), strict=True))
+    )
     # And links that were closed make room again
     for link in links:
         link.close()
@@ -259,7 +261,7 @@ async def test_a_queue_that_is_deleted_ends_its_links_and_no_other(connect: Conn
 
     await until_async(lambda: subscription.ended is not None)
     assert isinstance(subscription.ended, LinkRefused)
-    await other.send(Envelope(body=b"x"), PATIENCE)
+    await other.send(Envelope(body=b"x"), PATIENCE_SECONDS)
 
 
 async def test_a_peer_gives_an_address_for_replies_from_version_4_3(connect: Connect, broker_version: str) -> None:
@@ -276,7 +278,7 @@ async def test_a_peer_gives_an_address_for_replies_from_version_4_3(connect: Con
     subscription = await reply
 
     link = await (await connect()).sender(subscription.address)
-    await link.send(Envelope(body=b"answer"), PATIENCE)
+    await link.send(Envelope(body=b"answer"), PATIENCE_SECONDS)
     await until_async(lambda: bool(seen))
     assert text(seen[0].envelope) == "answer"
 
@@ -314,17 +316,17 @@ async def test_a_connection_that_ends_is_reported_once_and_fails_what_waits(
     link = await connection.sender("/queues/q")
     # Given a broker that reads nothing more
     await asyncio.to_thread(private_broker.rabbitmqctl, "set_vm_memory_high_watermark", "0")
-    waiting = [asyncio.create_task(link.send(one, PATIENCE)) for one in messages(2000)]
+    waiting = [asyncio.create_task(link.send(message, PATIENCE_SECONDS)) for message in messages(2000)]
     await asyncio.sleep(0)
 
     await asyncio.to_thread(private_broker.kill)
 
     ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {type(one) for one in ended} <= {PeerLost, Unsent, type(None)}
-    assert PeerLost in {type(one) for one in ended}
+    assert {type(result) for result in ended} <= {PeerLost, Unsent, type(None)}
+    assert PeerLost in {type(result) for result in ended}
     assert len(lost) == 1
     with pytest.raises(PeerLost):
-        await link.send(messages(1)[0], PATIENCE)
+        await link.send(messages(1)[0], PATIENCE_SECONDS)
     with pytest.raises(PeerLost):
         await connection.sender("/queues/q")
 
@@ -338,15 +340,15 @@ async def test_a_message_without_credit_waits_and_says_that_it_was_not_sent(priv
     await asyncio.to_thread(private_broker.rabbitmqctl, "set_vm_memory_high_watermark", "0")
 
     # More than the credit of the link, so that the last has none
-    ended = await asyncio.gather(*(link.send(one, 2) for one in messages(1000)), return_exceptions=True)
+    ended = await asyncio.gather(*(link.send(message, 2) for message in messages(1000)), return_exceptions=True)
 
-    timed_out = [one for one in ended if isinstance(one, SendTimedOut)]
+    timed_out = [result for result in ended if isinstance(result, SendTimedOut)]
     assert timed_out
     assert not timed_out[-1].sent
     assert "within 2 s the message to '/queues/q' had no credit; it was not sent" in str(timed_out[-1])
     # And once the broker takes messages again, so does the link
     await asyncio.to_thread(private_broker.rabbitmqctl, "set_vm_memory_high_watermark", "0.6")
-    await link.send(messages(1)[0], PATIENCE)
+    await link.send(messages(1)[0], PATIENCE_SECONDS)
     await until_async(lambda: link.is_idle)
     await connection.close()
 

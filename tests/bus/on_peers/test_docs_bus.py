@@ -22,7 +22,7 @@ from testbed import proton
 from testbed.command_line import osrdyne
 from testbed.node import building
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from testbed.workers import LIBRARY
 from tests.conftest import Vhost
 
@@ -94,7 +94,11 @@ def node(pool: Pool, folder: Path, *arguments: str, seconds: int = 10) -> str:
     if not (folder / "node_modules").exists():
         (folder / "node_modules").symlink_to(made / "node_modules")
     done = subprocess.run(
-        [str(made / "node"), str(path), *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE
+        [str(made / "node"), str(path), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -116,7 +120,7 @@ def section(title: str) -> str:
 
 def test_the_settings_of_the_page_are_those_of_the_code_with_their_defaults() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `?([\w/]+)`? \|", section("Settings"), re.MULTILINE)
-    fields = {one.name: one.default for one in dataclasses.fields(BusSettings)}
+    fields = {field.name: field.default for field in dataclasses.fields(BusSettings)}
     assert [name for name, _ in rows] == list(fields)
     for name, default in rows:
         assert default == str(fields[name]) or float(default) == fields[name]
@@ -135,13 +139,15 @@ def test_the_addresses_of_the_page_are_those_of_the_schemes() -> None:
         ]
         shown = [row[column].strip(" |`") for row in rows]
         for word, value in (("exchange", "EXCHANGE"), ("topic", "TOPIC"), ("server", "SERVER"), ("priority", "info")):
-            shown = [one.replace(f"{{{word}}}", value) for one in shown]
+            shown = [line.replace(f"{{{word}}}", value) for line in shown]
         assert shown == expected
 
 
 def test_the_page_names_the_errors_that_a_message_can_end_with() -> None:
     named = set(re.findall(r"^\| `(\w+)`", section("Errors"), re.MULTILINE))
-    ours = {name for name, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, errors.MessagingError)}
+    ours = {
+        name for name, error in inspect.getmembers(errors, inspect.isclass) if issubclass(error, errors.MessagingError)
+    }
     # These are raised before a message is sent, are a part of others, or are what others are made of.
     elsewhere = {"MessagingError", "InvalidTarget", "ConnectFailed", "LoginRefused", "SendTimedOut", "Unsent"}
     assert named - {"RemoteError", "NoFreeSlot", "InvalidTimeout", "OtherProcess"} == ours - elsewhere
@@ -165,7 +171,7 @@ def test_the_commands_of_the_page_do_what_it_says(vhost: Vhost) -> None:
 
 
 def test_the_program_of_the_page_exports_the_metrics_that_it_lists(vhost: Vhost, tmp_path: Path) -> None:
-    (program,) = [one for one in programs(PAGE) if "BusMetrics" in one]
+    (program,) = [program for program in programs(PAGE) if "BusMetrics" in program]
     use = f"""
 from prometheus_client import generate_latest
 with Bus({vhost.amqp_uri()!r}) as bus:

@@ -20,7 +20,7 @@ from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.threads import Bus, BusClient, BusServer
 from osrdyne_calls.errors import Rejected, WorkerFailed
 from osrdyne_calls.handling import Reject
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
@@ -63,19 +63,19 @@ async def test_handlers_run_in_another_process_and_their_errors_come_back(
     async with AsyncBusServer(bus, N, handlers, executor=processes):
         client = AsyncBusClient(bus)
         for _ in range(2):
-            assert int((await client.call(MAPS, "process", timeout=PATIENCE)).body) != os.getpid()
+            assert int((await client.call(MAPS, "process", timeout=PATIENCE_SECONDS)).body) != os.getpid()
             with pytest.raises(Rejected, match="not here"):
-                await client.call(MAPS, "reject", timeout=PATIENCE)
+                await client.call(MAPS, "reject", timeout=PATIENCE_SECONDS)
             with pytest.raises(WorkerFailed, match="ab"):
-                await client.call(MAPS, "unreadable", timeout=PATIENCE)
+                await client.call(MAPS, "unreadable", timeout=PATIENCE_SECONDS)
         with pytest.raises(WorkerFailed, match="the worker's executor failed"):  # `echo` is not a function of a module
-            await client.call(MAPS, "echo", timeout=PATIENCE)
+            await client.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
 
 
 async def test_a_listener_hears_in_another_process(open_bus: OpenBus, processes: Executor, tmp_path: Path) -> None:
     bus, heard = await open_bus(), tmp_path / "heard"
     async with AsyncBusListener(bus, MAPS, notified, executor=processes):
-        await AsyncBusClient(bus).notify(MAPS, "landed", str(heard).encode(), timeout=PATIENCE)
+        await AsyncBusClient(bus).notify(MAPS, "landed", str(heard).encode(), timeout=PATIENCE_SECONDS)
         await until_async(lambda: heard.exists() and heard.read_text() != "")
     assert int(heard.read_text()) != os.getpid()
 
@@ -88,11 +88,11 @@ async def test_an_async_handler_runs_on_the_loop_although_there_is_an_executor(
 
     bus = await open_bus()
     async with AsyncBusServer(bus, N, endpoint(here=here), executor=processes):
-        assert int((await AsyncBusClient(bus).call(MAPS, "here", timeout=PATIENCE)).body) == os.getpid()
+        assert int((await AsyncBusClient(bus).call(MAPS, "here", timeout=PATIENCE_SECONDS)).body) == os.getpid()
 
 
 async def test_a_call_whose_caller_left_while_the_executor_was_busy_does_not_begin(open_bus: OpenBus) -> None:
-    bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=PATIENCE))
+    bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=PATIENCE_SECONDS))
     go, begun = threading.Event(), []
 
     def work(request: BusRequest) -> bytes:
@@ -102,7 +102,7 @@ async def test_a_call_whose_caller_left_while_the_executor_was_busy_does_not_beg
 
     with ThreadPoolExecutor(1) as executor:
         async with AsyncBusServer(far, N, endpoint(work=work), executor=executor) as server:
-            first = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "work", b"1", timeout=PATIENCE))
+            first = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "work", b"1", timeout=PATIENCE_SECONDS))
             await until_async(lambda: begun == [b"1"])
             with pytest.raises(MessagingTimeout):
                 await AsyncBusClient(bus).call(MAPS, "work", b"2", timeout=0.5)
@@ -124,4 +124,4 @@ def test_a_server_for_threads_has_an_executor_too(vhost: Vhost) -> None:
         Bus(vhost.amqp_uri()) as bus,
         BusServer(bus, N, [made], executor=executor),
     ):
-        assert BusClient(bus).call(MAPS, "thread", timeout=PATIENCE).body == b"mine_0"
+        assert BusClient(bus).call(MAPS, "thread", timeout=PATIENCE_SECONDS).body == b"mine_0"

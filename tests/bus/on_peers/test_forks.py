@@ -19,7 +19,7 @@ from osrdyne_bus.metrics import BusMetrics
 from osrdyne_bus.threads import Bus, BusClient, BusServer
 from osrdyne_protocol.errors import OtherProcess
 from testbed.forked import in_fork
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 from tests.bus.on_peers.conftest import OpenBus
 from tests.conftest import Vhost
 
@@ -54,7 +54,7 @@ def test_a_fork_of_a_bus_hears_that_it_needs_its_own_and_leaves_the_connection_a
 ) -> None:
     with Bus(vhost.amqp_uri()) as bus, BusServer(bus, N, [endpoint()]) as server:
         client = BusClient(bus)
-        assert client.call(MAPS, "echo", b"before", timeout=PATIENCE).body == b"before"
+        assert client.call(MAPS, "echo", b"before", timeout=PATIENCE_SECONDS).body == b"before"
 
         def child() -> tuple[int, bool, bytes]:
             found = refused(
@@ -69,7 +69,7 @@ def test_a_fork_of_a_bus_hears_that_it_needs_its_own_and_leaves_the_connection_a
             bus.close()
             bus.__exit__(None, None, None)
             with Bus(vhost.amqp_uri()) as own:
-                return found, connected, BusClient(own).call(MAPS, "echo", b"own", timeout=PATIENCE).body
+                return found, connected, BusClient(own).call(MAPS, "echo", b"own", timeout=PATIENCE_SECONDS).body
 
         def drop() -> None:
             nonlocal client, server, bus
@@ -87,7 +87,7 @@ def test_a_fork_of_a_bus_hears_that_it_needs_its_own_and_leaves_the_connection_a
         else:
             assert in_fork(child) == (5, False, b"own")
             in_fork(drop)
-        assert client.call(MAPS, "echo", b"after", timeout=PATIENCE).body == b"after"
+        assert client.call(MAPS, "echo", b"after", timeout=PATIENCE_SECONDS).body == b"after"
         assert bus.asynchronous.connections == 1
 
 
@@ -96,7 +96,7 @@ async def test_a_fork_of_an_asyncio_program_hears_the_same(open_bus: OpenBus, vh
     server = AsyncBusServer(bus, N, [endpoint()])
     client = AsyncBusClient(bus)
     async with server:
-        assert (await client.call(MAPS, "echo", b"before", timeout=PATIENCE)).body == b"before"
+        assert (await client.call(MAPS, "echo", b"before", timeout=PATIENCE_SECONDS)).body == b"before"
 
         async def child() -> tuple[int, bool, float | None]:
             found = 0
@@ -112,5 +112,5 @@ async def test_a_fork_of_an_asyncio_program_hears_the_same(open_bus: OpenBus, vh
             return found, bus.is_connected, registry.get_sample_value("osrdyne_bus_connected", {"bus": bus.name})
 
         assert await asyncio.to_thread(in_fork, lambda: asyncio.run(child())) == (3, False, 0.0)
-        assert (await client.call(MAPS, "echo", b"after", timeout=PATIENCE)).body == b"after"
+        assert (await client.call(MAPS, "echo", b"after", timeout=PATIENCE_SECONDS)).body == b"after"
         assert bus.connections == 1

@@ -27,7 +27,7 @@ from osrdyne_calls.replies import Reply
 from testbed.amqp_1_0 import BINARY, DATA, MAP, MESSAGE_ANNOTATIONS, NULL, SYMBOL, compound, section, sized, text
 from testbed.hostile.amqp_1_0 import IDS, TEXTS, messages
 from testbed.suite import examples
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.conftest import Vhost
 from tests.security.arbitrary import FUZZ
@@ -82,7 +82,7 @@ class Stranger:
             )
             self._link, self._address = await self._connection.sender(address), address
         try:
-            await self._link.send(Raw(data), PATIENCE)
+            await self._link.send(Raw(data), PATIENCE_SECONDS)
         except (DeliveryFailure, DeliveryRejected):
             pass
         except MessagingError:
@@ -131,7 +131,7 @@ async def far(open_bus: OpenBus, vhost: Vhost) -> AsyncIterator[AsyncBus]:
     yield bus
     assert is_bounded(bus)
     gc.collect()
-    assert not [one for one in gc.get_objects() if type(one) in (IncomingMessage, senders._OutgoingMessage)]
+    assert not [thing for thing in gc.get_objects() if type(thing) in (IncomingMessage, senders._OutgoingMessage)]
 
 
 async def is_drained(vhost: Vhost, queue: str) -> None:
@@ -175,7 +175,7 @@ async def test_a_server_goes_on_whatever_it_is_sent(
 ) -> None:
     await stranger.send("/queues/unicast.osrdyne.maps", data)
 
-    assert (await AsyncBusClient(near).call(MAPS, "echo", b"good", timeout=PATIENCE)).body == b"good"
+    assert (await AsyncBusClient(near).call(MAPS, "echo", b"good", timeout=PATIENCE_SECONDS)).body == b"good"
     await until_async(lambda: server.in_hand == 0 and not server._replies.under_way)
 
 
@@ -202,8 +202,8 @@ async def test_a_listener_goes_on_whatever_it_is_sent(
     await stranger.send("/queues/notify.osrdyne.maps.info", data)
 
     good = str(number).encode()
-    await AsyncBusClient(near).notify(MAPS, "good", good, timeout=PATIENCE)
-    while (found := await asyncio.wait_for(heard.get(), PATIENCE)) != good:
+    await AsyncBusClient(near).notify(MAPS, "good", good, timeout=PATIENCE_SECONDS)
+    while (found := await asyncio.wait_for(heard.get(), PATIENCE_SECONDS)) != good:
         assert found  # of the stranger
 
 
@@ -214,11 +214,11 @@ async def test_a_caller_goes_on_whatever_reply_it_is_sent(
     data: bytes, near: AsyncBus, slow: Slow, server: AsyncBusServer, stranger: Stranger
 ) -> None:
     client = AsyncBusClient(near)
-    call = asyncio.create_task(client.call(MAPS, "wait", timeout=PATIENCE))
-    name = await asyncio.wait_for(slow.calls.get(), PATIENCE)
+    call = asyncio.create_task(client.call(MAPS, "wait", timeout=PATIENCE_SECONDS))
+    name = await asyncio.wait_for(slow.calls.get(), PATIENCE_SECONDS)
     await stranger.send(replies_to(near), data.replace(PLACE, name.encode()))
 
-    assert (await client.call(MAPS, "echo", b"good", timeout=PATIENCE)).body == b"good"
+    assert (await client.call(MAPS, "echo", b"good", timeout=PATIENCE_SECONDS)).body == b"good"
     slow.go.put_nowait(None)
     (ended,) = await asyncio.gather(call, return_exceptions=True)
     assert isinstance(ended, Reply | RemoteError)
@@ -238,15 +238,15 @@ async def test_a_reply_that_the_broker_cannot_deliver_fails_the_calls_that_wait_
 ) -> None:
     bus = await open_bus()
     client = AsyncBusClient(bus)
-    call = asyncio.create_task(client.call(MAPS, "wait", timeout=PATIENCE))
-    await asyncio.wait_for(slow.calls.get(), PATIENCE)
+    call = asyncio.create_task(client.call(MAPS, "wait", timeout=PATIENCE_SECONDS))
+    await asyncio.wait_for(slow.calls.get(), PATIENCE_SECONDS)
     poisoned = replies_to(bus)
     await stranger.send(poisoned, POISON)
     slow.go.put_nowait(None)
 
     with pytest.raises(RepliesLost, match="the replies to earlier calls cannot be received any more"):
         await call
-    assert (await client.call(MAPS, "echo", b"good", timeout=PATIENCE)).body == b"good"
+    assert (await client.call(MAPS, "echo", b"good", timeout=PATIENCE_SECONDS)).body == b"good"
     assert replies_to(bus) != poisoned
 
 
@@ -262,5 +262,5 @@ async def test_a_request_that_the_broker_cannot_deliver_is_given_up_and_the_serv
     async with AsyncBusServer(far, Target("maps", server="n"), [endpoint]):
         await stranger.send("/queues/unicast.osrdyne.maps", POISON)
 
-        assert (await AsyncBusClient(near).call(MAPS, "echo", b"good", timeout=PATIENCE)).body == b"good"
+        assert (await AsyncBusClient(near).call(MAPS, "echo", b"good", timeout=PATIENCE_SECONDS)).body == b"good"
     assert far.connections > 1

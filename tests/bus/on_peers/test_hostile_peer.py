@@ -16,7 +16,7 @@ from osrdyne_calls.errors import CallTimeout, RemoteError
 from testbed.hostile.amqp_1_0 import everything
 from testbed.hostile.chance import drawn
 from testbed.hostile.sending import send_messages
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
@@ -51,15 +51,15 @@ async def test_a_server_a_listener_and_a_caller_go_on_whatever_another_peer_send
                 await asyncio.sleep(0.1)
 
     async with AsyncBusServer(far, N, endpoint()) as server, AsyncBusListener(far, MAPS, hear) as listener:
-        await client.call(MAPS, "echo", b"first", timeout=PATIENCE)
+        await client.call(MAPS, "echo", b"first", timeout=PATIENCE_SECONDS)
         calling = asyncio.create_task(call())
         messages = drawn(everything([f"/queues/{SERVED}"]), seed, COUNT)
         for at in range(0, COUNT, BATCH):
             to_peer = near._connection.present
             replies = [to_peer.reply_to] if to_peer is not None and to_peer.reply_to else []
             addressed = [
-                (one, data)
-                for one in [f"/queues/{SERVED}", f"/queues/{HEARD}", *replies]
+                (address, data)
+                for address in [f"/queues/{SERVED}", f"/queues/{HEARD}", *replies]
                 for data in messages[at : at + BATCH]
             ]
             await asyncio.to_thread(send_messages, uri, addressed)
@@ -73,8 +73,8 @@ async def test_a_server_a_listener_and_a_caller_go_on_whatever_another_peer_send
                 return False
 
         await until_async(answered)
-        await client.notify(MAPS, "good", b"at last", timeout=PATIENCE)
-        while await asyncio.wait_for(heard.get(), PATIENCE) != b"at last":
+        await client.notify(MAPS, "good", b"at last", timeout=PATIENCE_SECONDS)
+        while await asyncio.wait_for(heard.get(), PATIENCE_SECONDS) != b"at last":
             pass
         await until_async(lambda: server.in_hand == 0 and listener.in_hand == 0)
     assert near.calls == 0

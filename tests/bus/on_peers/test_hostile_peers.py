@@ -18,7 +18,7 @@ from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, IncomingMessage, co
 from osrdyne_bus.engine.messages import encoded
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost, SendTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 from tests.bus.on_peers.test_messages import nested
 
@@ -30,17 +30,17 @@ async def test_what_was_sent_and_what_was_closed_is_forgotten() -> None:
         made = await BusConnection.connect("127.0.0.1", port)
         kept = await made.sender("q")
         for _ in range(20):
-            await kept.send(Envelope(body=b"x" * 1000), PATIENCE)
+            await kept.send(Envelope(body=b"x" * 1000), PATIENCE_SECONDS)
         closed = await made.sender("q")
         closed.close()
         subscription = await made.subscribe("q", CreditWindow(1), print)
-        watched = [weakref.ref(one) for one in (made, kept, closed, subscription)]
+        watched = [weakref.ref(thing) for thing in (made, kept, closed, subscription)]
         await made.close()
         del made, kept, closed, subscription
 
         gc.collect()
-        assert [one() for one in watched] == [None] * 4
-        assert not [one for one in gc.get_objects() if type(one) is senders._OutgoingMessage]
+        assert [reference() for reference in watched] == [None] * 4
+        assert not [thing for thing in gc.get_objects() if type(thing) is senders._OutgoingMessage]
 
 
 async def test_a_peer_that_opens_and_closes_at_once_refuses_the_connection() -> None:
@@ -66,7 +66,7 @@ async def test_a_message_that_was_settled_without_an_outcome_is_not_taken_for_de
         made = await BusConnection.connect("127.0.0.1", port)
         link = await made.sender("q")
         with pytest.raises(OutcomeUnknown, match="settled the message to 'q' and did not say whether it was taken"):
-            await link.send(Envelope(), PATIENCE)
+            await link.send(Envelope(), PATIENCE_SECONDS)
         await made.close()
 
 
@@ -80,7 +80,7 @@ async def test_a_message_that_was_modified_is_told_apart_from_one_that_was_relea
         made = await BusConnection.connect("127.0.0.1", port)
         link = await made.sender("q")
         with pytest.raises(MessagingError, match="was modified: a receiver gave it back, and may have begun"):
-            await link.send(Envelope(), PATIENCE)
+            await link.send(Envelope(), PATIENCE_SECONDS)
         await made.close()
 
 
@@ -149,12 +149,12 @@ async def test_a_peer_that_reads_nothing_more_does_not_keep_the_socket(monkeypat
         link = await made.sender("q")
         peer.socket.pause_reading()
 
-        sending = [asyncio.create_task(link.send(Envelope(body=b"z" * 200_000), PATIENCE)) for _ in range(90)]
+        sending = [asyncio.create_task(link.send(Envelope(body=b"z" * 200_000), PATIENCE_SECONDS)) for _ in range(90)]
         ended = await asyncio.gather(*sending, return_exceptions=True)
 
-        assert {type(one) for one in ended} == {PeerLost}
+        assert {type(result) for result in ended} == {PeerLost}
         assert len(lost) == 1
-        await asyncio.wait_for(made._transport.gone.wait(), PATIENCE)
+        await asyncio.wait_for(made._transport.gone.wait(), PATIENCE_SECONDS)
         assert made._transport._socket is not None
         assert made._transport._socket.get_extra_info("socket").fileno() == -1
 
@@ -170,11 +170,11 @@ async def test_sessions_and_links_that_the_peer_begins_harm_nothing() -> None:
         foreign.target.address = foreign.source.address = "x"
         foreign.open()
         peer.flush()
-        await link.send(Envelope(), PATIENCE)
+        await link.send(Envelope(), PATIENCE_SECONDS)
         session.close()
         peer.flush()
 
-        await link.send(Envelope(), PATIENCE)
+        await link.send(Envelope(), PATIENCE_SECONDS)
         assert foreign.remote_condition.description == "this client takes no links"
         assert made.ended is None
         await made.close()
@@ -237,7 +237,7 @@ async def test_a_link_that_is_attached_after_its_wait_was_cancelled_grants_nothi
         task.cancel()
         await asyncio.wait([task])
 
-        await (await made.sender("q")).send(Envelope(), PATIENCE)
+        await (await made.sender("q")).send(Envelope(), PATIENCE_SECONDS)
 
         assert window.credit == 0
         await made.close()
@@ -297,7 +297,7 @@ async def test_a_message_waits_while_the_peer_withdraws_its_credit_and_then_leav
     async with serving(peer) as port:
         made = await BusConnection.connect("127.0.0.1", port)
         link = await made.sender("q")
-        await link.send(Envelope(), PATIENCE)
+        await link.send(Envelope(), PATIENCE_SECONDS)
         (far,) = peer.links
 
         far.drain(0)
@@ -307,7 +307,7 @@ async def test_a_message_waits_while_the_peer_withdraws_its_credit_and_then_leav
 
         with pytest.raises(SendTimedOut, match="the message to 'q' had no credit; it was not sent"):
             await link.send(Envelope(), 0.2)
-        waiting = asyncio.create_task(link.send(Envelope(), PATIENCE))
+        waiting = asyncio.create_task(link.send(Envelope(), PATIENCE_SECONDS))
         far.drain_mode = False
         far.flow(1)
         peer.flush()
@@ -324,4 +324,4 @@ async def test_a_link_that_is_detached_with_an_error_ends_what_is_under_way_with
     async with serving(Detaching()) as port, AsyncBus(f"amqp://127.0.0.1:{port}") as bus:
         for send in (AsyncBusClient(bus).call, AsyncBusClient(bus).cast):
             with pytest.raises(OutcomeUnknown, match="the disk is full; it may have been delivered"):
-                await send(Target("maps"), "find", timeout=PATIENCE)
+                await send(Target("maps"), "find", timeout=PATIENCE_SECONDS)

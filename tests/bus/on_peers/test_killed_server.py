@@ -15,7 +15,7 @@ import steps
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBusClient
 from testbed import proton
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.conftest import Vhost
 
@@ -62,13 +62,13 @@ async def test_what_a_killed_server_had_begun_is_answered_by_the_next_one(
     first = start("first", HANGS="yes")
     management = vhost.broker.management
     await until_async(lambda: management.queue(vhost.name, "unicast.osrdyne.maps") is not None)
-    calls = [asyncio.create_task(client.call(MAPS, "work", timeout=PATIENCE)) for _ in range(5)]
+    calls = [asyncio.create_task(client.call(MAPS, "work", timeout=PATIENCE_SECONDS)) for _ in range(5)]
     await until_async(lambda: names(begun) == ["first"] * 5)
 
     first.send_signal(signal.SIGKILL)
     first.wait()
     second = start("second")
 
-    assert [one.body for one in await asyncio.gather(*calls)] == [b"second"] * 5
+    assert [answer.body for answer in await asyncio.gather(*calls)] == [b"second"] * 5
     assert names(begun) == ["first"] * 5 + ["second"] * 5
     assert second.poll() is None

@@ -14,7 +14,7 @@ from osrdyne_bus.engine import BusConnection, SendLink
 from osrdyne_bus.engine.subscriptions import IncomingMessage
 from osrdyne_bus.errors import DeliveryRejected, OutcomeUnknown
 from osrdyne_bus.messages.envelopes import Envelope
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 
 #: Bytes that the engine is given at once.
@@ -65,7 +65,7 @@ async def test_a_large_message_to_a_slow_peer_is_given_to_the_engine_in_pieces_a
         connection = await BusConnection.connect("127.0.0.1", port)
         sender = peer.sender = await connection.sender("a")
         bodies = [bytes(LARGE), b"small", bytes(LARGE)]
-        await asyncio.gather(*(sender.send(Envelope(body), PATIENCE) for body in bodies))
+        await asyncio.gather(*(sender.send(Envelope(body), PATIENCE_SECONDS) for body in bodies))
         await connection.close()
     assert [size // PIECE for size in peer.taken] == [16, 0, 16]
     assert 0 < peer.most <= 2 * PIECE
@@ -83,7 +83,7 @@ async def test_a_message_of_which_the_peer_has_a_part_when_it_ends_the_link_is_n
         connection = await BusConnection.connect("127.0.0.1", port)
         sender = peer.sender = await connection.sender("a")
         with pytest.raises(OutcomeUnknown, match="enough"):
-            await sender.send(Envelope(bytes(LARGE)), PATIENCE)
+            await sender.send(Envelope(bytes(LARGE)), PATIENCE_SECONDS)
         await connection.close()
 
 
@@ -104,8 +104,8 @@ async def test_a_message_that_the_peer_refuses_while_it_comes_fails_at_once_and_
     async with serving(peer) as port:
         connection = await BusConnection.connect("127.0.0.1", port)
         sender = peer.sender = await connection.sender("a")
-        sending = asyncio.create_task(sender.send(Envelope(bytes(LARGE)), PATIENCE))
-        following = asyncio.create_task(sender.send(Envelope(b"small"), PATIENCE))
+        sending = asyncio.create_task(sender.send(Envelope(bytes(LARGE)), PATIENCE_SECONDS))
+        following = asyncio.create_task(sender.send(Envelope(b"small"), PATIENCE_SECONDS))
         with pytest.raises(DeliveryRejected, match="enough"):
             await sending
         assert not peer.taken

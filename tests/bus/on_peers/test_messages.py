@@ -44,7 +44,7 @@ def test_what_is_encoded_is_decoded_to_the_same(envelope: Envelope) -> None:
 
     assert found == envelope
     assert type(found.id) in (type(envelope.id), ulong)
-    assert [type(one) for one in found.headers.values()] == [type(one) for one in envelope.headers.values()]
+    assert [type(header) for header in found.headers.values()] == [type(header) for header in envelope.headers.values()]
 
 
 def test_headers_that_rabbitmq_made_annotations_of_are_headers_and_others_are_not() -> None:
@@ -143,4 +143,4 @@ def test_text_of_other_clients_is_taken_as_its_utf_8_and_headers_of_other_types_
     assert (found.body, found.id, found.content_type) == ("é".encode(), UUID(int=5), "text/plain")
     assert found.headers["kept"] == "a"
     assert not {"list", "none"} & set(found.headers)
-    assert not any(isinstance(one, float) and math.isnan(one) for one in found.headers.values())
+    assert not any(isinstance(header, float) and math.isnan(header) for header in found.headers.values())

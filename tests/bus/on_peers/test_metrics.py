@@ -18,7 +18,7 @@ from osrdyne_bus.messages.envelopes import Header
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.metrics import BusMetrics
 from osrdyne_bus.settings import BusSettings
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus
 
@@ -36,12 +36,12 @@ async def test_figures_are_those_of_the_messages_that_passed(open_bus: OpenBus) 
 
     async with AsyncBusServer(far, named("n"), echo(wait=wait), acknowledge="end") as server:
         for _ in range(3):
-            await client(bus).call(MAPS, "echo", timeout=PATIENCE)
+            await client(bus).call(MAPS, "echo", timeout=PATIENCE_SECONDS)
         with pytest.raises(MessagingTimeout):
             await client(bus).call(MAPS, "wait", timeout=0.5)
         with pytest.raises(LinkRefused):
             await client(bus).cast(Target("roads"), "echo")
-        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE))
+        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE_SECONDS))
         await until_async(lambda: server.in_hand == 2)
 
         assert figures() >= {
@@ -109,5 +109,5 @@ async def test_headers_reach_the_handler_as_the_caller_gave_them(open_bus: OpenB
     seen: list[BusRequest] = []
     trace: dict[str, Header] = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "shard": 7}
     async with AsyncBusServer(far, named("n"), echo(note=seen.append)):
-        await client(bus).call(MAPS, "note", headers=trace, timeout=PATIENCE)
+        await client(bus).call(MAPS, "note", headers=trace, timeout=PATIENCE_SECONDS)
     assert {name: seen[0].headers[name] for name in trace} == trace

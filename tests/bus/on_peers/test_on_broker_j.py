@@ -10,7 +10,7 @@ import pytest
 from osrdyne_bus.aio import AsyncBus, AsyncBusServer
 from osrdyne_bus.errors import ConnectFailed, MessageTooLarge
 from testbed.broker_j import ATTEMPTS, BrokerJ
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.brokers import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
@@ -70,7 +70,7 @@ async def test_a_virtual_host_that_is_not_there_is_named(broker_j: BrokerJ) -> N
 async def test_a_message_that_the_peer_does_not_take_is_refused_before_it_leaves(open_bus: OpenBus) -> None:
     bus = await open_bus()
     with pytest.raises(MessageTooLarge, match="its peer takes at most") as raised:
-        await client(bus).cast(MAPS, "echo", bytes(101 * 2**20), timeout=PATIENCE)
+        await client(bus).cast(MAPS, "echo", bytes(101 * 2**20), timeout=PATIENCE_SECONDS)
     assert raised.value.limit == 100 * 2**20 < raised.value.size
 
 

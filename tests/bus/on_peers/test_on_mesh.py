@@ -15,7 +15,7 @@ from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
 from testbed.mesh.lanes import CAPACITY
 from testbed.mesh.router import Router, mesh
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus
@@ -28,7 +28,7 @@ Mesh = dict[str, Router]
 async def routers() -> AsyncIterator[Mesh]:
     """Four routers, each connected to each other, as in the figure of the specification."""
     made = await mesh("ABCD", "AB AC AD BC BD CD")
-    await until_async(lambda: all(len(one.states) == 4 and one.reaches_all() for one in made.values()))
+    await until_async(lambda: all(len(lane.states) == 4 and lane.reaches_all() for lane in made.values()))
     yield made
     for router in made.values():
         router.kill()
@@ -57,7 +57,7 @@ async def test_a_call_passes_only_the_routers_on_the_shortest_path(open_bus: Ope
         for router in routers.values():
             router.passed.clear()
         for target in (MAPS, named("n")):
-            assert (await client(caller).call(target, "echo", b"x", timeout=PATIENCE)).body == b"x"
+            assert (await client(caller).call(target, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
     passed = {name: sum(router.passed.values()) for name, router in routers.items()}
     assert passed == {"A": 4, "B": 0, "C": 4, "D": 0}
 
@@ -66,7 +66,7 @@ async def test_when_a_router_dies_calls_end_and_later_ones_take_the_other_path()
     # A and D have two ways to each other: over B and over C.
     routers = await mesh("ABCD", "AB AC BD CD")
     try:
-        await until_async(lambda: all(len(one.states) == 4 and one.reaches_all() for one in routers.values()))
+        await until_async(lambda: all(len(router.states) == 4 and router.reaches_all() for router in routers.values()))
         uris = {name: f"amqp://127.0.0.1:{router.port}" for name, router in routers.items()}
         go, begun = asyncio.Event(), 0
 
@@ -88,12 +88,12 @@ async def test_when_a_router_dies_calls_end_and_later_ones_take_the_other_path()
             assert [routers[name].passed[asked] for name in "BC"] == [10, 0]
             routers["B"].kill()
             ended = await asyncio.gather(*calls, return_exceptions=True)
-            assert {type(one) for one in ended} == {DeliveryFailure}
+            assert {type(result) for result in ended} == {DeliveryFailure}
             go.set()
 
             async def answered() -> bool:
                 try:
-                    return (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+                    return (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
                 except DeliveryFailure:  # as long as the routers do not know of the other way
                     return False
 
@@ -114,14 +114,14 @@ async def test_when_its_own_router_dies_a_program_goes_to_another(open_bus: Open
         await go.wait()
 
     async with AsyncBusServer(far, named("n"), echo(wait=wait)):
-        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE))
+        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE_SECONDS))
         await begun.wait()
         # Its request was acknowledged, and its reply has no way any more.
         await until_async(lambda: not routers["A"].held)
         routers["A"].kill()
         with pytest.raises(PeerLost):
             await waiting
-        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert bus.peer == f"127.0.0.1:{routers['B'].port}"
         go.set()
 
@@ -144,7 +144,7 @@ async def test_of_ten_thousand_casts_to_a_slow_server_a_router_holds_what_its_li
 
         async def send() -> None:
             for _ in left:
-                await client(bus).cast(MAPS, "work", bytes(1000), timeout=PATIENCE)
+                await client(bus).cast(MAPS, "work", bytes(1000), timeout=PATIENCE_SECONDS)
 
         await asyncio.gather(*(send() for _ in range(200)))
         assert done == 10_000

@@ -13,7 +13,7 @@ from osrdyne_bus.errors import (
     MessageTooLarge,
 )
 from osrdyne_bus.messages.wire import BusRequest, request_envelope
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.brokers import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
@@ -33,9 +33,9 @@ async def test_a_message_to_what_no_server_ever_had_is_refused_with_the_name(ope
     bus = await open_bus()
     for refused in (client(bus).call, client(bus).cast):
         with pytest.raises(LinkRefused, match=r"unicast\.osrdyne\.maps"):
-            await refused(MAPS, "echo", timeout=PATIENCE)
+            await refused(MAPS, "echo", timeout=PATIENCE_SECONDS)
     with pytest.raises(LinkRefused, match=r"broadcast\.osrdyne\.maps"):
-        await client(bus).fanout(MAPS, "echo", timeout=PATIENCE)
+        await client(bus).fanout(MAPS, "echo", timeout=PATIENCE_SECONDS)
 
 
 async def test_a_user_who_may_not_declare_serves_queues_that_infrastructure_code_declared(
@@ -54,7 +54,7 @@ async def test_a_user_who_may_not_declare_serves_queues_that_infrastructure_code
         async with AsyncBusServer(bus, named("n"), echo()):
             pass
         async with AsyncBusServer(narrow, named("n"), echo()):
-            assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+            assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
     finally:
         management.delete("users", user)
 
@@ -66,9 +66,9 @@ async def test_a_caller_reaches_no_queue_by_its_reply_to_but_one_for_replies(ope
     server = AsyncBusServer(far, named("n"), echo())
     async with server:
         asked = request_envelope(BusRequest("echo", body=b"forged", id="1", reply_to="/queues/theirs"))
-        await bus.send(lambda scheme: scheme.shared(MAPS), asked, PATIENCE)
+        await bus.send(lambda scheme: scheme.shared(MAPS), asked, PATIENCE_SECONDS)
         await until_async(lambda: server.lost_replies == 1)
-        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
     with pika.BlockingConnection(pika.URLParameters(vhost.amqp_uri())) as connection:
         assert connection.channel().basic_get("theirs") == (None, None, None)
 
@@ -77,9 +77,9 @@ async def test_a_message_that_the_peer_does_not_take_is_refused_before_it_leaves
     bus = await open_bus()
     async with AsyncBusServer(bus, named("n"), echo()):
         with pytest.raises(MessageTooLarge, match="its peer takes at most") as raised:
-            await client(bus).cast(MAPS, "echo", bytes(20 * 2**20), timeout=PATIENCE)
+            await client(bus).cast(MAPS, "echo", bytes(20 * 2**20), timeout=PATIENCE_SECONDS)
         assert raised.value.limit == 16 * 2**20 < raised.value.size
-        assert (await client(bus).call(MAPS, "echo", bytes(2**20), timeout=PATIENCE)).body == bytes(2**20)
+        assert (await client(bus).call(MAPS, "echo", bytes(2**20), timeout=PATIENCE_SECONDS)).body == bytes(2**20)
 
 
 async def test_a_bus_that_no_peer_takes_says_why(open_bus: OpenBus, vhost: Vhost) -> None:
@@ -94,12 +94,12 @@ async def test_calls_of_a_program_share_one_reply_queue_which_is_deleted_with_th
 ) -> None:
     bus, far = await open_bus(), await open_bus()
     async with AsyncBusServer(far, named("n"), echo()):
-        for one in (client(bus), client(bus)):
-            await one.call(MAPS, "echo", timeout=PATIENCE)
+        for caller in (client(bus), client(bus)):
+            await caller.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
 
         def reply_queues() -> list[str]:
             found = vhost.broker.management.get("queues", vhost.name)
-            return [one["name"] for one in found if one["name"].startswith("reply-")]
+            return [queue["name"] for queue in found if queue["name"].startswith("reply-")]
 
         assert len(reply_queues()) == 1
         await bus.close()

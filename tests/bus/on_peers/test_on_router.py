@@ -14,7 +14,7 @@ from osrdyne_bus.engine import BusConnection
 from osrdyne_bus.engine.router_management import RouterManagement
 from osrdyne_bus.errors import DeliveryFailure
 from testbed.interior_router import full_mesh
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.routed import *  # noqa: F403 - its tests
@@ -66,7 +66,7 @@ async def _knows(port: int, number: int) -> None:
         asked = management
 
         async def knows() -> bool:
-            _, others = await asked.others(PATIENCE)
+            _, others = await asked.others(PATIENCE_SECONDS)
             with suppress(TimeoutError, DeliveryFailure):
                 await asyncio.gather(*(asked.read("any", 1.0, at=at) for at in others.values()))
                 return len(others) == number

@@ -12,7 +12,7 @@ from osrdyne_bus.errors import ConnectFailed, LinkRefused
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
 from testbed.tcp_proxy import TcpProxy
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
@@ -33,7 +33,7 @@ async def test_a_server_that_could_not_start_starts_when_it_can(open_bus: OpenBu
             async with server:
                 with pytest.raises(RuntimeError, match="started already"):
                     await server.start()
-                assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+                assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
     finally:
         management.delete("users", user)
 
@@ -51,10 +51,10 @@ async def test_a_program_that_may_not_have_replies_serves_on_after_its_connectio
             narrow = await open_bus(user=user, password="of-a-test", ports=(proxy.port,))
             async with AsyncBusServer(narrow, N, endpoint()):
                 with pytest.raises(LinkRefused, match="reply-bus-"):
-                    await AsyncBusClient(narrow).call(MAPS, "echo", timeout=PATIENCE)
+                    await AsyncBusClient(narrow).call(MAPS, "echo", timeout=PATIENCE_SECONDS)
                 proxy.cut()
                 await until_async(lambda: narrow.connections == 2)
-                assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+                assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
             await narrow.close()
     finally:
         management.delete("users", user)
@@ -65,11 +65,11 @@ async def test_many_refused_addresses_at_once_harm_no_other(open_bus: OpenBus) -
     async with AsyncBusServer(bus, N, endpoint()):
         calls = AsyncBusClient(bus)
         ended = await asyncio.gather(
-            *(calls.fanout(Target(f"never-{number}"), "echo", timeout=PATIENCE) for number in range(150)),
+            *(calls.fanout(Target(f"never-{number}"), "echo", timeout=PATIENCE_SECONDS) for number in range(150)),
             return_exceptions=True,
         )
-        assert {type(one) for one in ended} == {LinkRefused}
-        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert {type(result) for result in ended} == {LinkRefused}
+        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert bus.connections == 1
 
 
@@ -84,7 +84,7 @@ async def test_what_a_server_holds_is_bounded_however_often_its_connection_ends(
     async with TcpProxy(vhost.broker.amqp_port) as proxy:
         far = await open_bus(ports=(proxy.port,), settings=BusSettings(server_credit=10))
         async with AsyncBusServer(far, N, endpoint(wait=wait), concurrency=1) as server:
-            await asyncio.gather(*(AsyncBusClient(bus).cast(MAPS, "wait", timeout=PATIENCE) for _ in range(50)))
+            await asyncio.gather(*(AsyncBusClient(bus).cast(MAPS, "wait", timeout=PATIENCE_SECONDS) for _ in range(50)))
             for times in range(2, 5):
                 await until_async(lambda: server.in_hand >= 10)
                 proxy.cut()
@@ -109,4 +109,4 @@ async def test_a_bus_that_could_not_be_opened_says_why_at_once() -> None:
     with pytest.raises(ConnectFailed):
         await bus.open()
     with pytest.raises(ConnectFailed):
-        await AsyncBusClient(bus).cast(MAPS, "x", timeout=PATIENCE)
+        await AsyncBusClient(bus).cast(MAPS, "x", timeout=PATIENCE_SECONDS)

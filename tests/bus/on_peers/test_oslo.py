@@ -13,7 +13,7 @@ import steps
 from testbed import oslo, proton
 from testbed.mesh.router import Router, mesh
 from testbed.mesh.routing import MULTICAST
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 #: The driver leaves threads behind, and its parts are deprecated.
 ENVIRONMENT = {"PYTHONPATH": f"{proton.folder()}:{oslo.folder()}:lab", "PYTHONWARNINGS": "ignore"}
@@ -50,14 +50,14 @@ async def running(module: str, *words: str) -> AsyncIterator[asyncio.subprocess.
 
 async def said(module: str, *words: str) -> str:
     """Run a program, and return what it prints, or what it says of an error."""
-    async with running(module, *words) as made, asyncio.timeout(PATIENCE):
+    async with running(module, *words) as made, asyncio.timeout(PATIENCE_SECONDS):
         out, error = await made.communicate()
     return (out if made.returncode == 0 else error).decode().strip()
 
 
 async def ready(made: asyncio.subprocess.Process) -> None:
     assert made.stdout is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await made.stdout.readline() == b"ready\n"
 
 

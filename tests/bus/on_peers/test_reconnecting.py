@@ -15,7 +15,7 @@ from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
 from testbed.broker import Broker
 from testbed.tcp_proxy import TcpProxy
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
@@ -42,7 +42,7 @@ async def test_a_call_whose_connection_was_cut_gets_its_reply_over_the_next_one(
     far, gate = await open_bus(), Gate()
     async with TcpProxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, endpoint(wait=gate)):
         bus = await open_bus(ports=(proxy.port,))
-        waiting = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", b"x", timeout=PATIENCE))
+        waiting = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", b"x", timeout=PATIENCE_SECONDS))
         await until_async(lambda: bool(gate.begun))
         proxy.cut(refuse=True)
         await until_async(lambda: not bus.is_connected)
@@ -60,14 +60,14 @@ async def test_what_is_asked_while_there_is_no_connection_waits_for_one(
     async with AsyncBusServer(far, N, endpoint()), TcpProxy(vhost.broker.amqp_port) as proxy:
         bus = await open_bus(ports=(proxy.port,))
         calls = AsyncBusClient(bus)
-        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        await calls.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
         for _ in range(3):
             proxy.cut(refuse=True)
             await until_async(lambda: not bus.is_connected)
-            asked = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE)) for _ in range(20)]
+            asked = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)) for _ in range(20)]
             await asyncio.sleep(0)
             proxy.refuses = False
-            assert [one.body for one in await asyncio.gather(*asked)] == [b"x"] * 20
+            assert [answer.body for answer in await asyncio.gather(*asked)] == [b"x"] * 20
         assert bus.connections == 4
     assert "the peer cannot be used" in caplog.text
 
@@ -85,7 +85,7 @@ async def test_without_a_connection_a_message_fails_in_its_time_and_says_that_it
         await calls.call(MAPS, "echo")
     with pytest.raises(MessagingTimeout, match=r"had no connection"):
         await calls.cast(MAPS, "echo", timeout=0.5)
-    waiting = asyncio.create_task(calls.call(MAPS, "echo", timeout=PATIENCE))
+    waiting = asyncio.create_task(calls.call(MAPS, "echo", timeout=PATIENCE_SECONDS))
     await asyncio.sleep(0)
     await bus.close()
     with pytest.raises(BusClosed):
@@ -102,7 +102,8 @@ async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice
         async with server:
             bodies = [str(number).encode() for number in range(10)]
             asked = [
-                asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", body, timeout=PATIENCE)) for body in bodies
+                asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", body, timeout=PATIENCE_SECONDS))
+                for body in bodies
             ]
             await until_async(lambda: server.in_hand == 10)
 
@@ -116,7 +117,7 @@ async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice
             await until_async(lambda: far.connections == 2)
             gate.go.set()
             answers = await asyncio.gather(*asked)
-    assert [one.body for one in answers] == bodies
+    assert [answer.body for answer in answers] == bodies
     assert sorted(gate.begun) == bodies
 
 
@@ -126,7 +127,7 @@ async def test_the_next_peer_is_taken_when_one_goes_away(open_bus: OpenBus, vhos
         async with TcpProxy(vhost.broker.amqp_port) as first:
             bus = await open_bus(ports=(1, first.port, second.port))
             assert bus.peer == f"127.0.0.1:{first.port}"
-        assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert bus.peer == f"127.0.0.1:{second.port}"
 
 
@@ -142,7 +143,7 @@ async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
     ):
         bus = await open_bus(ports=(first.port, second.port))
         first.silence()
-        assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
         assert bus.peer == f"127.0.0.1:{second.port}"
 
 
@@ -150,7 +151,7 @@ async def test_a_server_whose_queue_was_deleted_declares_it_again(open_bus: Open
     bus, far = await open_bus(), await open_bus()
     async with AsyncBusServer(far, N, endpoint()):
         calls = AsyncBusClient(bus)
-        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        await calls.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
         vhost.broker.management.delete("queues", vhost.name, "unicast.osrdyne.maps")
 
         async def answered() -> bool:
@@ -168,13 +169,13 @@ async def test_a_caller_whose_reply_queue_was_deleted_goes_on_with_another_one(o
     bus, far = await open_bus(), await open_bus()
     async with AsyncBusServer(far, N, endpoint()):
         calls = AsyncBusClient(bus)
-        await calls.call(MAPS, "echo", timeout=PATIENCE)
-        queues = [one["name"] for one in vhost.broker.management.get("queues", vhost.name)]
+        await calls.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
+        queues = [queue["name"] for queue in vhost.broker.management.get("queues", vhost.name)]
         for queue in queues:
             if queue.startswith("reply-"):
                 vhost.broker.management.delete("queues", vhost.name, queue)
         await until_async(lambda: bus.connections == 2)
-        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
 
 
 async def test_calls_and_servers_outlive_a_broker_that_is_started_again(private_broker: Broker) -> None:
@@ -182,11 +183,11 @@ async def test_calls_and_servers_outlive_a_broker_that_is_started_again(private_
     uri = private_broker.amqp_uri()
     async with AsyncBus(uri) as bus, AsyncBus(uri) as far, AsyncBusServer(far, N, endpoint()):
         calls = AsyncBusClient(bus)
-        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        await calls.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
         await asyncio.to_thread(private_broker.stop)
-        waiting = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE)) for _ in range(10)]
+        waiting = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)) for _ in range(10)]
         await asyncio.to_thread(private_broker.start)
-        assert [one.body for one in await asyncio.gather(*waiting)] == [b"x"] * 10
+        assert [answer.body for answer in await asyncio.gather(*waiting)] == [b"x"] * 10
 
 
 async def test_a_password_that_changed_counts_at_the_next_connection(
@@ -203,7 +204,7 @@ async def test_a_password_that_changed_counts_at_the_next_connection(
         write(broker.admin_password)
         async with AsyncBus(file.read_text) as bus:
             calls = AsyncBusClient(bus)
-            await calls.call(MAPS, "echo", timeout=PATIENCE)
+            await calls.call(MAPS, "echo", timeout=PATIENCE_SECONDS)
 
             write("another")
             proxy.cut()
@@ -212,7 +213,7 @@ async def test_a_password_that_changed_counts_at_the_next_connection(
             assert f"127.0.0.1:{proxy.port}" in caplog.text
 
             write(broker.admin_password)
-            assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+            assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
 
 
 async def test_a_certificate_is_asked_for_at_each_connection(open_bus: OpenBus, vhost: Vhost) -> None:
@@ -229,7 +230,7 @@ async def test_a_bus_is_closed_in_time_whatever_its_peer_does(open_bus: OpenBus,
     far = await open_bus()
     async with TcpProxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, endpoint()):
         bus = await open_bus(ports=(proxy.port,))
-        await AsyncBusClient(bus).call(MAPS, "echo", b"it has an address for replies", timeout=PATIENCE)
+        await AsyncBusClient(bus).call(MAPS, "echo", b"it has an address for replies", timeout=PATIENCE_SECONDS)
         if fault == "away":
             proxy.cut(refuse=True)
             await until_async(lambda: not bus.is_connected)

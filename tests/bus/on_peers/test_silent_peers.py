@@ -16,7 +16,7 @@ from testbed.waiting import until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
-from tests.unit.runtime.test_silent_peers import SHORT, in_time, port, run
+from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time, port, run
 
 __all__ = ["port"]  # a fixture
 
@@ -24,7 +24,7 @@ __all__ = ["port"]  # a fixture
 @pytest.mark.parametrize("words", [("ping", "maps"), ("watch", "maps", "--rounds", "1")])
 async def test_a_command_on_the_bus_ends_in_the_time_that_it_was_given(port: int, words: tuple[str, ...]) -> None:
     uri = f"amqp://user:password@127.0.0.1:{port}"
-    done = await run("bus", *words, "--timeout", "1", timeout=SHORT, OSRDYNE_BUS_URI=uri)
+    done = await run("bus", *words, "--timeout", "1", timeout=SHORT_SECONDS, OSRDYNE_BUS_URI=uri)
     assert (done.code, f"127.0.0.1:{port}" in done.line) == (2, True)
     assert "password" not in done.err
 
@@ -56,7 +56,7 @@ async def test_a_call_says_how_far_it_came_when_its_peer_is_lost(
         bus = await open_bus(ports=(proxy.port,))
         calls = AsyncBusClient(bus)
         with pytest.raises(MessagingTimeout) as caught:
-            await in_time(calls.call(MAPS, "wait", timeout=SHORT), SHORT)
+            await in_time(calls.call(MAPS, "wait", timeout=SHORT_SECONDS), SHORT_SECONDS)
         assert caught.value.wait is Wait.CONFIRMED
         if fault == "away":
             proxy.cut(refuse=True)
@@ -64,7 +64,7 @@ async def test_a_call_says_how_far_it_came_when_its_peer_is_lost(
         else:
             proxy.silence()
         with pytest.raises(MessagingTimeout) as caught:
-            await in_time(calls.call(MAPS, "wait", timeout=SHORT), SHORT)
+            await in_time(calls.call(MAPS, "wait", timeout=SHORT_SECONDS), SHORT_SECONDS)
         assert caught.value.wait is wait
         # Why there is no connection
         assert wait is not Wait.CONNECTING or f"127.0.0.1:{proxy.port}" in str(caught.value)

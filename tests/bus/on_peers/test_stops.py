@@ -19,7 +19,7 @@ from osrdyne_bus.errors import BusClosed
 from osrdyne_bus.settings import BusSettings
 from osrdyne_calls.errors import WorkerFailed
 from testbed import proton
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 from tests.bus.on_peers.servers import MAPS, N, endpoint
@@ -44,7 +44,7 @@ async def test_a_server_stops_although_handlers_hang_and_their_callers_get_an_er
     bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=0.5))
     server = AsyncBusServer(far, N, endpoint(a=hang_in_thread, b=hang_on_loop))
     await server.start()
-    calls = [asyncio.create_task(AsyncBusClient(bus).call(MAPS, name, timeout=PATIENCE)) for name in "ab"]
+    calls = [asyncio.create_task(AsyncBusClient(bus).call(MAPS, name, timeout=PATIENCE_SECONDS)) for name in "ab"]
     await until_async(lambda: server.in_hand == 2)
 
     await server.stop()
@@ -69,7 +69,7 @@ async def test_a_handler_that_ignores_its_cancellation_has_no_second_answer(open
 
     server = AsyncBusServer(far, N, endpoint(a=stubborn))
     await server.start()
-    call = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "a", timeout=PATIENCE))
+    call = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "a", timeout=PATIENCE_SECONDS))
     await until_async(lambda: server.in_hand == 1)
 
     await server.stop()
@@ -95,7 +95,7 @@ async def test_a_stop_that_is_cancelled_can_be_repeated(open_bus: OpenBus) -> No
 
     async with AsyncBusServer(bus, N, endpoint()):
         for _ in range(10):  # none of these goes to a link that was left
-            assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+            assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
 
 
 async def test_two_stops_at_once_both_end(open_bus: OpenBus) -> None:
@@ -110,7 +110,7 @@ async def test_a_request_whose_handler_hangs_goes_to_another_server_when_this_on
     bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=0.5))
     server = AsyncBusServer(far, N, endpoint(work=hang_in_thread), acknowledge="end")
     await server.start()
-    call = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "work", b"x", timeout=PATIENCE))
+    call = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "work", b"x", timeout=PATIENCE_SECONDS))
     await until_async(lambda: server.in_hand == 1)
 
     await server.stop()
@@ -148,7 +148,7 @@ print("ended")
         text=True,
         check=False,
         env=environment,
-        timeout=PATIENCE,
+        timeout=PATIENCE_SECONDS,
     )
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
@@ -173,14 +173,14 @@ async def test_a_bus_that_is_closed_while_it_connects_leaves_no_connection() -> 
 
         with pytest.raises(BusClosed):
             await opening
-        await asyncio.wait_for(peer.gone.wait(), PATIENCE)
+        await asyncio.wait_for(peer.gone.wait(), PATIENCE_SECONDS)
 
 
 async def test_a_bus_that_is_not_open_says_so(vhost: Vhost) -> None:
     bus = AsyncBus(vhost.amqp_uri())
     assert not bus.is_connected
     with pytest.raises(BusClosed, match="not open"):
-        await AsyncBusClient(bus).cast(MAPS, "echo", timeout=PATIENCE)
+        await AsyncBusClient(bus).cast(MAPS, "echo", timeout=PATIENCE_SECONDS)
     await bus.close()
     with pytest.raises(BusClosed, match="opened before"):
         await bus.open()

@@ -16,7 +16,7 @@ from osrdyne_bus.errors import BusClosed, ConnectFailed, LinkRefused, MessagingE
 from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.threads import Bus, BusClient, BusListener, BusServer
 from osrdyne_calls.errors import WorkerFailed
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
 
 MAPS = Target("maps")
@@ -53,11 +53,11 @@ def test_threads_call_cast_fan_out_and_notify_over_one_connection(bus: Bus) -> N
         client = BusClient(bus)
         with ThreadPoolExecutor(8) as threads:
             bodies = [str(number).encode() for number in range(200)]
-            answers = threads.map(lambda body: client.call(MAPS, "echo", body, timeout=PATIENCE).body, bodies)
+            answers = threads.map(lambda body: client.call(MAPS, "echo", body, timeout=PATIENCE_SECONDS).body, bodies)
             assert list(answers) == bodies
-        client.cast(N, "note", b"cast", timeout=PATIENCE)
-        client.fanout(MAPS, "note", b"fanout", timeout=PATIENCE)
-        client.notify(MAPS, "event", b"told", timeout=PATIENCE)
+        client.cast(N, "note", b"cast", timeout=PATIENCE_SECONDS)
+        client.fanout(MAPS, "note", b"fanout", timeout=PATIENCE_SECONDS)
+        client.notify(MAPS, "event", b"told", timeout=PATIENCE_SECONDS)
         until(lambda: len(noted) == 3)
     assert sorted(noted) == [b"cast", b"fanout", b"told"]
     assert bus.asynchronous.connections == 1
@@ -72,7 +72,7 @@ def test_a_call_that_times_out_leaves_the_bus_as_it_was(bus: Bus) -> None:
     with BusServer(bus, N, endpoint(echo, wait)):
         with pytest.raises(MessagingTimeout):
             BusClient(bus).call(MAPS, "wait", timeout=0.5)
-        assert BusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE).body == b"x"
+        assert BusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS).body == b"x"
         go.set()
 
 
@@ -90,7 +90,7 @@ def test_closing_ends_calls_that_wait_in_other_threads(vhost: Vhost) -> None:
 
         def call() -> None:
             try:
-                BusClient(bus).call(MAPS, "wait", timeout=PATIENCE)
+                BusClient(bus).call(MAPS, "wait", timeout=PATIENCE_SECONDS)
             except BaseException as error:  # noqa: BLE001 - whatever it is
                 ended.append(error)
 
@@ -101,7 +101,7 @@ def test_closing_ends_calls_that_wait_in_other_threads(vhost: Vhost) -> None:
         bus.close()
         thread.join()
         go.set()
-        assert [type(one) for one in ended] == [BusClosed]
+        assert [type(result) for result in ended] == [BusClosed]
         with pytest.raises(BusClosed, match="open one with `with`"):
             BusClient(bus).call(MAPS, "wait")
         assert not bus.is_connected
@@ -122,7 +122,7 @@ def test_several_threads_may_close_at_once(vhost: Vhost) -> None:
         for thread in closing:
             thread.start()
         for thread in closing:
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
 
 
@@ -135,7 +135,7 @@ def test_calls_that_begin_while_the_bus_is_closed_end(vhost: Vhost) -> None:
         client = BusClient(bus)
         try:
             while True:
-                client.cast(Target("never"), "x", timeout=PATIENCE)
+                client.cast(Target("never"), "x", timeout=PATIENCE_SECONDS)
         except LinkRefused:
             call()
         except BaseException as error:  # noqa: BLE001 - whatever it is
@@ -146,20 +146,20 @@ def test_calls_that_begin_while_the_bus_is_closed_end(vhost: Vhost) -> None:
         thread.start()
     bus.close()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(PATIENCE_SECONDS)
     assert ended == [BusClosed] * 4
 
 
 def test_a_handler_on_the_loop_that_uses_the_face_for_threads_is_refused_and_harms_nothing(bus: Bus) -> None:
     async def wrong(request: BusRequest) -> bytes:
-        return BusClient(bus).call(MAPS, "echo", timeout=PATIENCE).body
+        return BusClient(bus).call(MAPS, "echo", timeout=PATIENCE_SECONDS).body
 
     made = endpoint(echo)
     made[0].add("wrong", wrong)
     with BusServer(bus, N, made):
         with pytest.raises(WorkerFailed, match="has to use the bus' `asynchronous`"):
-            BusClient(bus).call(MAPS, "wrong", timeout=PATIENCE)
-        assert BusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE).body == b"x"
+            BusClient(bus).call(MAPS, "wrong", timeout=PATIENCE_SECONDS)
+        assert BusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE_SECONDS).body == b"x"
 
 
 def test_a_bus_that_is_closed_while_it_is_opened_leaves_no_thread(vhost: Vhost) -> None:
@@ -176,7 +176,7 @@ def test_a_bus_that_is_closed_while_it_is_opened_leaves_no_thread(vhost: Vhost) 
     closer = threading.Thread(target=bus.close, daemon=True)
     closer.start()
     for thread in (opener, closer):
-        thread.join(PATIENCE)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     assert threading.active_count() == before
     with pytest.raises(BusClosed):
@@ -202,7 +202,7 @@ def test_a_bus_can_be_closed_at_any_moment_of_its_opening() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
     sys.setswitchinterval(interval)
     assert problems == []

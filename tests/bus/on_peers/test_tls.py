@@ -15,7 +15,7 @@ from osrdyne_bus.messages.envelopes import Envelope
 from testbed.authority import Authority
 from testbed.pem import Certificate
 from testbed.tls import TlsBroker
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 
 pytestmark = pytest.mark.xdist_group("bus over tls")
 
@@ -52,7 +52,7 @@ async def test_a_client_with_a_certificate_needs_no_password_and_may_have_one(
     connection = await BusConnection.connect(
         "127.0.0.1", broker.amqps_port, login=login, tls=tls, virtual_host="vhost:/"
     )
-    await (await connection.sender("/queues/q")).send(Envelope(body=b"x" * 100_000), PATIENCE)
+    await (await connection.sender("/queues/q")).send(Envelope(body=b"x" * 100_000), PATIENCE_SECONDS)
 
     def received(incoming: IncomingMessage) -> None:
         seen.append(bytes(incoming.envelope.body))

@@ -15,7 +15,7 @@ from osrdyne_bus.engine import BusConnection
 from osrdyne_bus.engine.subscriptions import IncomingMessage
 from osrdyne_bus.errors import ConnectFailed, PeerLost
 from osrdyne_bus.messages.envelopes import Envelope
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 
 
@@ -59,7 +59,7 @@ async def test_nothing_more_is_written_once_a_connection_was_cut() -> None:
         sender = await connection.sender("maps")
         real: Any = connection._transport._socket
         connection._transport._socket = cut  # type: ignore[assignment]
-        sending = [asyncio.create_task(sender.send(Envelope(bytes(100_000)), PATIENCE)) for _ in range(50)]
+        sending = [asyncio.create_task(sender.send(Envelope(bytes(100_000)), PATIENCE_SECONDS)) for _ in range(50)]
         await until_async(lambda: sender.credit < 1000)
         connection._transport.work()
         connection._transport.work()

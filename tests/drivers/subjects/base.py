@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from osrdyne.drivers.base import Change, Driver, Group, GroupState
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 
 #: Credential that every worker is given, and that may show up nowhere but in its environment.
 PASSWORD = "pass-word-of-the-workers"
@@ -27,7 +27,7 @@ async def listed(driver: Driver) -> dict[str, Group]:
     return found
 
 
-async def next_change(driver: Driver, *, within: float = PATIENCE) -> Change:
+async def next_change(driver: Driver, *, within: float = PATIENCE_SECONDS) -> Change:
     """Returns the next change of any key."""
     async with asyncio.timeout(within):
         return await anext(aiter(driver.changes()))
@@ -134,7 +134,7 @@ class Owning(Subject):
         """Returns the next error of a key that says this: a busy engine may report others for a moment."""
         heard: list[str] = []
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 async for change in driver.changes():
                     if change.key == key and change.error is not None:
                         heard.append(change.error)

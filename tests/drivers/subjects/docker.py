@@ -124,7 +124,7 @@ class DockerSubject(Owning):
             if process is None:
                 return {}
             variables = await asyncio.to_thread(_as_root, "cat", f"/proc/{process.pid}/environ")
-            found = dict(one.split("=", 1) for one in variables.split("\0") if one)
+            found = dict(word.split("=", 1) for word in variables.split("\0") if word)
             # The shell before the worker has not read the file yet.
             return found if "WORKER_AMQP_URI" in found else None
 
@@ -133,7 +133,7 @@ class DockerSubject(Owning):
             return None if found is None else [found]
 
         found = await until_async(settled)
-        return [one for one in found or [] if one]
+        return [line for line in found or [] if line]
 
     async def workers(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[str]:
         process = await self.process(key, pool=pool, instance=instance)
@@ -150,7 +150,7 @@ class DockerSubject(Owning):
 
     async def output(self, key: str) -> str:
         with contextlib.suppress(docker.DockerFailed):  # one went meanwhile, and its output with it
-            return "".join([await self.run("logs", one["Id"]) for one in await self.containers(key)])
+            return "".join([await self.run("logs", container["Id"]) for container in await self.containers(key)])
         return ""
 
     async def inspectable(self) -> bytes:

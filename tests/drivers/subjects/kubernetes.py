@@ -35,7 +35,7 @@ NAMESPACE, ACCOUNT = "osrdyne", "osrdyne"
 SECRET, SECRET_KEY = "worker", "amqp-uri"
 ROLES = Path(__file__).parents[1] / "kubernetes"
 #: Seconds that a request to the API server may take: the machine is busy with many other things.
-TIMEOUT = 30.0
+TIMEOUT_SECONDS = 30.0
 
 DEPLOYMENT: Manifest = {
     "spec": {
@@ -102,7 +102,7 @@ def worker_processes() -> dict[int, dict[str, str]]:
             if directory.name.isdigit() and b"/worker/stub_worker.py" in (directory / "cmdline").read_bytes():
                 variables = (directory / "environ").read_bytes().decode().split("\0")
                 # Empty for some microseconds after exec.
-                if environment := dict(one.split("=", 1) for one in variables if one):
+                if environment := dict(variable.split("=", 1) for variable in variables if variable):
                     found[int(directory.name)] = environment
     return found
 
@@ -152,7 +152,7 @@ class KubernetesSubject(Owning):
         autoscaling: str = "none",
         kubeconfig: Path | None = None,
         namespace: str = NAMESPACE,
-        timeout: float = TIMEOUT,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> KubernetesDriver:
         """Opens the driver with templates of a test's own."""
         files = self.directory / f"templates-{len(self._drivers)}"
@@ -187,8 +187,8 @@ class KubernetesSubject(Owning):
 
     async def workers(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[str]:
         pods = await asyncio.to_thread(self.pods, key, pool=pool, instance=instance)
-        statuses = [one for pod in pods for one in pod["status"].get("containerStatuses", [])]
-        return sorted(one["containerID"] for one in statuses if "running" in one["state"])
+        statuses = [containerstatuse for pod in pods for containerstatuse in pod["status"].get("containerStatuses", [])]
+        return sorted(statuse["containerID"] for statuse in statuses if "running" in statuse["state"])
 
     async def kill(self, key: str) -> None:
         [process] = await self._processes(key, None, "one")

@@ -48,7 +48,7 @@ def by_chance(seed: int, keys: int = 4, days: int = 14) -> dict[str, list[tuple[
         gaps = np.round(np.exp(rng.uniform(1, 11, 400)))
         begins = np.cumsum(gaps)
         begins = begins[begins < days * DAY - 7200]
-        history[f"k{number}"] = [(one, one + float(rng.integers(1, 400))) for one in begins.tolist()]
+        history[f"k{number}"] = [(begin, begin + float(rng.integers(1, 400))) for begin in begins.tolist()]
     return history
 
 

@@ -37,9 +37,9 @@ def test_keys_called_at_the_same_time_each_day_get_windows_and_are_cold_no_more(
     assert today.rate_p75 == 1.0
     assert ours.rate_p75 == 0.0
     assert ours.worker_hours <= today.worker_hours
-    assert {one.key for one in found.overrides} >= {f"k{number:02}" for number in range(12)}
+    assert {override.key for override in found.overrides} >= {f"k{number:02}" for number in range(12)}
     # And they are let go soon after their call, and started again shortly before the next one
-    first = next(one for one in found.overrides if one.key == "k00")
+    first = next(override for override in found.overrides if override.key == "k00")
     assert (first.behaviour, first.unbind_delay) == ("regular", 60.0)
     (begin, end) = first.prewarm[0]
     assert begin < DAY - 5 < end < begin + 600
@@ -76,7 +76,7 @@ def by_day_of_the_week(weeks: int, keys: int = 12) -> dict[str, list[tuple[float
     for number in range(keys):
         days = [day for day in range(weeks * 7) if day % 7 < 5]
         times = [day * DAY + (6 + number % 12) * HOUR + float(rng.normal(0, 200)) for day in days for _ in range(3)]
-        history[f"k{number:02}"] = [(one, one + 5) for one in sorted(times)]
+        history[f"k{number:02}"] = [(time, time + 5) for time in sorted(times)]
     history["often"] = [(at, at + 5) for number in range(weeks * 7 * 28) if (at := number * 3000.0) < weeks * WEEK]
     return history
 
@@ -108,16 +108,16 @@ def test_where_one_candidate_breaks_its_promise_the_next_is_offered() -> None:
     for number in range(12):
         gaps = 3000.0 * 1.004 ** np.arange(600) * (1 + number / 40)
         begins = np.cumsum(gaps)
-        history[f"k{number:02}"] = [(one, one + 5) for one in begins.tolist() if one < 6 * WEEK - 10]
+        history[f"k{number:02}"] = [(begin, begin + 5) for begin in begins.tolist() if begin < 6 * WEEK - 10]
     history["often"] = [(at, at + 5) for number in range(6 * 7 * 90) if (at := number * 960.0) < 6 * WEEK]
     found = advise(calls(history, 6), {}, AdviceRequest(), "core")
     assert found.evidence is not None
-    failed = [one for one in found.evidence.candidates if one.reasons]
-    assert "ours" in [one.name for one in failed]
+    failed = [candidate for candidate in found.evidence.candidates if candidate.reasons]
+    assert "ours" in [policy.name for policy in failed]
     # Then what is offered failed nothing, and is as late in the list as needed
     assert found.recommended
     assert failed[0].reasons[0] in render(found)
-    names = [one.name for one in found.evidence.candidates]
+    names = [candidate.name for candidate in found.evidence.candidates]
     assert names.index(found.evidence.offered) == len(failed)
 
 
@@ -125,14 +125,14 @@ def test_where_all_candidates_fail_each_says_by_how_much() -> None:
     history = calls({"a": [(at * 300.0, at * 300.0 + 5) for at in range(int(5 * WEEK / 300))]}, 5)
     found = advise(history, {}, AdviceRequest(), "core")
     assert len(found.reasons) == 4
-    assert all("of today's, with 95 % confidence" in one for one in found.reasons)
+    assert all("of today's, with 95 % confidence" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("days, problem", [(6, "6 whole days of history; 7 are needed"), (28, "idle gaps in it; 200")])
 def test_a_history_too_short_is_given_as_the_reason(days: int, problem: str) -> None:
     found = advise(calls({"a": daily(6, 4)}, days / 7), {}, AdviceRequest(), "core")
     assert not found.recommended
-    assert any(problem in one for one in found.reasons)
+    assert any(problem in reason for reason in found.reasons)
     assert (found.unbind_delay, found.stop_delay, found.overrides) == (600.0, 600.0, ())
     assert "no recommendation:" in render(found)
 
@@ -145,7 +145,7 @@ def test_where_nothing_is_cold_there_is_nothing_to_recommend() -> None:
     history = calls({"a": [(at * 300.0, at * 300.0 + 5) for at in range(int(5 * WEEK / 300))]}, 5)
     found = advise(history, {}, AdviceRequest(), "core")
     assert not found.recommended
-    assert any("may be chance" in one for one in found.reasons)
+    assert any("may be chance" in reason for reason in found.reasons)
 
 
 def test_most_keys_are_not_spared_cold_starts_at_the_cost_of_many_more_of_the_others() -> None:

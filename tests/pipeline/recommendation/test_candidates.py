@@ -33,7 +33,7 @@ def classes(spark: SparkSession) -> DataFrame:
 def test_one_keys_curve_by_hand(spark: SparkSession) -> None:
     # Given requests of 60 s each, 585 s, 586 s and 3,000 s apart; the last moment of the history is the last one's end
     begins = [0, 645, 1291, 4351]
-    history = requests(spark, {"a": [(one, one + 60) for one in begins]})
+    history = requests(spark, {"a": [(begin, begin + 60) for begin in begins]})
     # When groups are kept for 10 minutes, unbound for the last 15 s of them, or for an hour
     found = keep_alive(history, classes(spark), [600, 3600]).orderBy("delay_ms").collect()
     # Then 585 s are just too long for a bound queue, not for the group
@@ -81,7 +81,7 @@ def shown(spark: SparkSession, history: Mapping[str, list[tuple[float, float]]])
 def test_calls_come_out_of_spark_in_order_and_merged_by_the_minute(spark: SparkSession) -> None:
     history = {"b": [(0.0, 100.0), (10.0, 20.0), (159.0, 160.0), (220.0, 221.0)], "a": [(5.0, 6.0), (3 * DAY, 3 * DAY)]}
     found = collect(shown(spark, history))
-    keys = [found.keys[one] for one in found.key]
+    keys = [found.keys[place] for place in found.key]
     rows = sorted(
         zip(keys, (found.begin - MONDAY).tolist(), (found.end - MONDAY).tolist(), found.requests.tolist(), strict=True)
     )
@@ -93,4 +93,4 @@ def test_a_history_too_long_for_memory_loses_its_oldest_weeks(spark: SparkSessio
     history = {"a": [(at, at) for week in range(4) for at in (week * WEEK + 4.0 * DAY, week * WEEK + 5.0 * DAY)]}
     found = collect(shown(spark, history), most=5)
     assert found.shortened
-    assert (found.begin - MONDAY).tolist() == [one for one, _ in history["a"][4:]]
+    assert (found.begin - MONDAY).tolist() == [begin for begin, _ in history["a"][4:]]

@@ -13,7 +13,7 @@ MINUTE = 60.0
 
 def requests(gaps: list[float]) -> list[tuple[float, float]]:
     """Requests that take no time, at these gaps in minutes."""
-    return [(one, one) for one in np.cumsum([0.0, *gaps]) * MINUTE]
+    return [(moment, moment) for moment in np.cumsum([0.0, *gaps]) * MINUTE]
 
 
 def test_a_regular_key_is_paused_until_shortly_before_it_is_asked_for() -> None:
@@ -43,6 +43,6 @@ def test_idle_times_that_are_all_over_the_range_or_beyond_it_say_nothing() -> No
 
 def test_only_the_days_learnt_from_count() -> None:
     history = calls(
-        {"a": [*requests([30.5] * 100), *((one + 4 * DAY, two + 4 * DAY) for one, two in requests([5.5] * 300))]}, 1
+        {"a": [*requests([30.5] * 100), *((begin + 4 * DAY, two + 4 * DAY) for begin, two in requests([5.5] * 300))]}, 1
     )
     assert histogram(history, history.since, history.since + 3 * DAY).unbind.tolist() == [35 * MINUTE]

@@ -33,7 +33,7 @@ def warm_cells(begin_hour: float, end_hour: float, days: range = range(7)) -> Ce
 def test_a_request_within_the_stop_delay_is_cold_but_starts_no_group() -> None:
     # Given requests of a minute each: the second 10 minutes after the first ended, the third 19, the fourth 20
     begins = [0, 11 * MINUTE, 31 * MINUTE, 52 * MINUTE]
-    history = calls({"a": [(one, one + MINUTE) for one in begins]}, weeks=1)
+    history = calls({"a": [(begin, begin + MINUTE) for begin in begins]}, weeks=1)
     # Then at 10 + 10 minutes all find no bound queue, and the first and the last no group
     cold, starts, hours = whole(history, fixed(1, 600, 600))
     assert (cold, starts) == (4, 2)
@@ -43,7 +43,7 @@ def test_a_request_within_the_stop_delay_is_cold_but_starts_no_group() -> None:
 
 def test_the_same_time_unbound_late_has_fewer_cold_starts() -> None:
     begins = [0, 11 * MINUTE, 30 * MINUTE, 51 * MINUTE]
-    history = calls({"a": [(one, one + MINUTE) for one in begins]}, weeks=1)
+    history = calls({"a": [(begin, begin + MINUTE) for begin in begins]}, weeks=1)
     early, late = whole(history, fixed(1, 600, 600)), whole(history, fixed(1, 1140, 60))
     assert (early[0], late[0]) == (4, 2)
     assert early[1:] == late[1:]
@@ -72,7 +72,7 @@ def test_a_request_in_a_warm_window_is_not_cold_and_the_window_costs_its_time() 
 def test_a_paused_group_is_not_there_before_its_time() -> None:
     # Given the histogram's way: stopped at once, started again after 30 minutes, kept until 60
     begins = np.cumsum([0, 20, 45, 59, 61]) * MINUTE
-    history = calls({"a": [(one, one) for one in begins.tolist()]}, weeks=1)
+    history = calls({"a": [(begin, begin) for begin in begins.tolist()]}, weeks=1)
     cold, starts, hours = whole(history, KeepAlivePolicy(np.array([3600.0]), np.zeros(1), np.array([1800.0])))
     assert (cold, starts) == (3, 3)
     assert hours == pytest.approx((15 + 29 + 30 + 30) / 60)

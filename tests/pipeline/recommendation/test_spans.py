@@ -89,7 +89,7 @@ def test_options_are_counted_on_parts_that_they_were_not_learnt_from() -> None:
     # Given a key whose idle times are never twice the same: what was learnt from some says nothing of the others
     gaps = 1500.0 * 1.35 ** np.arange(16)
     begins = np.cumsum(np.random.default_rng(1).permutation(gaps))
-    history = calls({"a": [(0.0, 1.0), *((one, one + 1) for one in begins.tolist())]}, 2)
+    history = calls({"a": [(0.0, 1.0), *((begin, begin + 1) for begin in begins.tolist())]}, 2)
     found = options(history, 0)
     spans = found.kind == 2
     delays = found.kind == 0

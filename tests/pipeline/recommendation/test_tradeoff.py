@@ -27,8 +27,8 @@ def test_of_options_that_cost_the_same_the_best_is_the_cheapest() -> None:
 def test_greedy_has_as_few_cold_starts_as_any_choice_within_its_hours(seed: int) -> None:
     rng = np.random.default_rng(seed)
     options = [(rng.integers(0, 30, 5).astype(float), rng.integers(0, 50, 5).astype(float)) for _ in range(4)]
-    frontiers = [frontier(*one) for one in options]
-    cheapest = sum(one.hours[0] for one in frontiers)
+    frontiers = [frontier(*option) for option in options]
+    cheapest = sum(frontier.hours[0] for frontier in frontiers)
     # Stopped where the next step no longer fits at all, which is where greedy's answer is on the hull of all choices
     for enough in (60.0, 40.0, 20.0, 0.0):
         found = spend(frontiers, np.inf, enough)
@@ -45,15 +45,15 @@ def test_greedy_has_as_few_cold_starts_as_any_choice_within_its_hours(seed: int)
 def test_a_budget_is_kept_and_misses_the_best_by_less_than_one_step(seed: int) -> None:
     rng = np.random.default_rng(seed)
     options = [(rng.integers(0, 30, 5).astype(float), rng.integers(0, 50, 5).astype(float)) for _ in range(4)]
-    frontiers = [frontier(*one) for one in options]
-    budget = sum(one.hours[0] for one in frontiers) + 20
+    frontiers = [frontier(*option) for option in options]
+    budget = sum(frontier.hours[0] for frontier in frontiers) + 20
     found = spend(frontiers, budget)
     best = min(
         sum(cold[choice] for (_, cold), choice in zip(options, choices, strict=True))
         for choices in product(range(5), repeat=4)
         if sum(hours[choice] for (hours, _), choice in zip(options, choices, strict=True)) <= budget
     )
-    largest = max(float(-np.diff(one.cold).min(initial=0)) for one in frontiers)
+    largest = max(float(-np.diff(frontier.cold).min(initial=0)) for frontier in frontiers)
     assert found.hours <= budget
     assert best <= found.cold <= best + largest
 
@@ -66,6 +66,6 @@ def test_as_many_keys_as_asked_are_held_to_a_rate_the_cheapest_first() -> None:
     )
     requests = np.array([10, 10, 10])
     held = even([dear, cheap, hopeless], requests, 1 / 3, 0.5)
-    assert [len(one.hours) for one in held] == [2, 1, 1]
+    assert [len(budget.hours) for budget in held] == [2, 1, 1]
     assert held[1].cold.tolist() == [1.0]
-    assert [len(one.hours) for one in even([dear, cheap, hopeless], requests, 2 / 3, 0.5)] == [1, 1, 1]
+    assert [len(budget.hours) for budget in even([dear, cheap, hopeless], requests, 2 / 3, 0.5)] == [1, 1, 1]

@@ -76,11 +76,11 @@ def full(keys: tuple[str, ...] = ()) -> content.ReportContent:
             busy_ms=9_000 * numbers.HOUR_MS,
         ),
         rejects=[("unknown event", 12), ("truncated", 3)],
-        demand=content.Buckets(7, labels, [250 * one for one in waves], [670 * one for one in waves]),
+        demand=content.Buckets(7, labels, [250 * wave for wave in waves], [670 * wave for wave in waves]),
         heat=heat,
         cold_latency=[_split(name, 1.0 + place / 9, 3200) for place, name in enumerate(["all keys", *names[:7]])],
         warm_latency=[_split(name, 0.0, 900 + place * 130) for place, name in enumerate(["all keys", *names[:7]])],
-        worker_hours=content.Buckets(7, labels, [24 * one for one in waves], [260 * one for one in waves]),
+        worker_hours=content.Buckets(7, labels, [24 * wave for wave in waves], [260 * wave for wave in waves]),
         classes=[
             content.KeyClass("heavy", 41, 180_000, 2_000),
             content.KeyClass("steady", 402, 98_000, 20_000),

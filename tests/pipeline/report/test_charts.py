@@ -19,9 +19,9 @@ from osrdyne_pipeline.report.element import element, html, shown
 
 def rectangles(chart: Element, style: str) -> list[dict[str, float]]:
     return [
-        {name: float(one.attrib[name]) for name in ("x", "y", "width", "height")}
-        for one in chart.iter("rect")
-        if one.get("class") == style
+        {name: float(element.attrib[name]) for name in ("x", "y", "width", "height")}
+        for element in chart.iter("rect")
+        if element.get("class") == style
     ]
 
 
@@ -41,7 +41,7 @@ def test_bars_of_several_parts_are_as_long_as_their_total() -> None:
     ends = [part["x"] + part["width"] for part in rectangles(drawn, "two")]
     begin = rectangles(drawn, "one")[0]["x"]
     assert (ends[0] - begin) == pytest.approx(4 * (ends[1] - begin), abs=5)
-    assert [one.text for one in drawn.iter("text")] == ["a", "40", "b", "10"]
+    assert [element.text for element in drawn.iter("text")] == ["a", "40", "b", "10"]
 
 
 def test_before_and_after_share_one_scale() -> None:
@@ -57,7 +57,7 @@ def test_a_heat_map_has_a_cell_a_value_and_darker_ones_for_more() -> None:
 
     steps = thresholds(rows)
     assert [step_of(value, steps) for row in rows for value in row] == [0, 1, 2, 6]
-    assert [one.get("class") for one in drawn.iter("rect")] == ["heat0", "heat1", "heat2", "heat6"]
+    assert [element.get("class") for element in drawn.iter("rect")] == ["heat0", "heat1", "heat2", "heat6"]
     assert thresholds([[0.0]]) == []
 
 
@@ -68,10 +68,10 @@ def test_a_trade_off_leaves_out_what_is_far_dearer_than_any_policy() -> None:
         "t", "d", line, [ChartPoint("today", 21, 48, "before"), ChartPoint("recommended", 20, 20, "after")]
     )
 
-    said = [one.text for one in drawn.iter("title")][1:]
+    said = [element.text for element in drawn.iter("title")][1:]
     assert [text for text in said if text and text.startswith("1 d")] == []
     assert len(said) == 4
-    assert {"today", "recommended"} <= {one.text for one in drawn.iter("text")}
+    assert {"today", "recommended"} <= {element.text for element in drawn.iter("text")}
 
 
 def test_names_of_policies_that_lie_on_each_other_are_all_shown() -> None:
@@ -79,7 +79,7 @@ def test_names_of_policies_that_lie_on_each_other_are_all_shown() -> None:
 
     drawn = tradeoff("t", "d", [], policies)
 
-    assert {one.name for one in policies} <= {one.text for one in drawn.iter("text")}
+    assert {element.name for element in policies} <= {element.text for element in drawn.iter("text")}
 
 
 @pytest.mark.parametrize(

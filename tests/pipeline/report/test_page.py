@@ -64,8 +64,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page each of a full pool, of one with keys that mean harm, and of an empty one."""
     folder = tmp_path_factory.mktemp("pages")
     contents = {"full": samples.full(), "hostile": samples.full(samples.HOSTILE_KEYS), "empty": samples.EMPTY}
-    for name, one in contents.items():
-        (folder / f"{name}.html").write_text(page(one))
+    for name, shown in contents.items():
+        (folder / f"{name}.html").write_text(page(shown))
     return {name: folder / f"{name}.html" for name in contents}
 
 
@@ -96,7 +96,7 @@ def test_every_text_and_mark_stands_out_from_what_is_behind_it(
 
     pairs = [(*colours.split("|"), example) for colours, example in browser.evaluate(COLOURS)]
 
-    weak = [one for one in pairs if contrast(one[0], one[1]) < float(one[2])]
+    weak = [pair for pair in pairs if contrast(pair[0], pair[1]) < float(pair[2])]
     assert pairs
     assert weak == []
     assert (luminance(browser.evaluate("getComputedStyle(document.body).backgroundColor")) < 0.2) is dark
@@ -180,10 +180,10 @@ def inside(box: list[float], around: list[float]) -> bool:
 def touching(texts: list[tuple[str, list[float]]]) -> list[tuple[str, str]]:
     """Pairs of texts whose boxes overlap. A box is as high as a line, of which letters leave two pixels free."""
     found = []
-    for place, (one, a) in enumerate(texts):
+    for place, (text, a) in enumerate(texts):
         for other, b in texts[place + 1 :]:
             if a[0] < b[2] and b[0] < a[2] and a[1] + 2 < b[3] - 2 and b[1] + 2 < a[3] - 2:
-                found.append((one, other))
+                found.append((text, other))
     return found
 
 

@@ -28,8 +28,8 @@ FIRST_MS = 1_767_225_600_000
 def offsets_of(found: Iterable[list[StreamMessage] | UnreadMessage]) -> tuple[list[int], list[int]]:
     """Offsets of what was read of a stream, and of what could not be."""
     listed = list(found)
-    good = [message.offset for one in listed if not isinstance(one, UnreadMessage) for message in one]
-    return good, [one.offset for one in listed if isinstance(one, UnreadMessage)]
+    good = [message.offset for part in listed if not isinstance(part, UnreadMessage) for message in part]
+    return good, [part.offset for part in listed if isinstance(part, UnreadMessage)]
 
 
 @dataclass

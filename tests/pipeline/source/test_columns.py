@@ -102,7 +102,7 @@ def batch_of(*told: dict[str, Any], offset: int = 7, version: int = 1) -> Stream
 
 
 def rows(*messages: StreamMessage) -> list[dict[str, Any]]:
-    return [one for batch in columns.record_batches("core-events", messages) for one in batch.to_pylist()]
+    return [event for batch in columns.record_batches("core-events", messages) for event in batch.to_pylist()]
 
 
 def test_each_event_of_a_batch_is_a_row() -> None:
@@ -119,8 +119,8 @@ def test_each_event_of_a_batch_is_a_row() -> None:
 
 def test_events_of_a_batch_without_an_id_of_their_own_are_told_apart() -> None:
     found = rows(batch_of({"x-event": "alive"}, {"x-event": "alive", "x-event-id": 17}))
-    assert [one["event_id"] for one in found] == ["core-events:7.0", "core-events:7.1"]
-    assert [one["time_ms"] for one in found] == [3000, 3000]
+    assert [event["event_id"] for event in found] == ["core-events:7.0", "core-events:7.1"]
+    assert [event["time_ms"] for event in found] == [3000, 3000]
 
 
 def test_a_batch_that_cannot_be_read_is_one_row_with_the_reason() -> None:
@@ -132,5 +132,5 @@ def test_a_batch_that_cannot_be_read_is_one_row_with_the_reason() -> None:
 def test_messages_of_many_events_become_several_batches_of_rows() -> None:
     messages = [batch_of(*[{"x-event": "alive"}] * 400, offset=number) for number in range(100)]
     batches = list(columns.record_batches("core-events", messages))
-    assert sum(one.num_rows for one in batches) == 40_000
-    assert max(one.num_rows for one in batches) < 2 * columns.ROWS
+    assert sum(batch.num_rows for batch in batches) == 40_000
+    assert max(batch.num_rows for batch in batches) < 2 * columns.ROWS

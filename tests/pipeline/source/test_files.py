@@ -158,7 +158,7 @@ def test_row_groups_of_parquet_are_read_apart_and_numbered_on(tmp_path: Path) ->
     path = tmp_path / "a.parquet"
     pq.write_table(table(100), path, row_group_size=30)
     assert len(files.parts([path])) == 4
-    assert [(row["offset"], int(row["event_id"])) for row in rows(path)] == [(one, one) for one in range(100)]
+    assert [(row["offset"], int(row["event_id"])) for row in rows(path)] == [(number, number) for number in range(100)]
 
 
 def test_parquet_without_its_end_is_a_truncated_file(tmp_path: Path) -> None:

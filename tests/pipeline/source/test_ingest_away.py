@@ -14,7 +14,7 @@ from osrdyne_pipeline.errors import BrokerAway, SourceError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.spark import intake
-from tests.unit.runtime.away_at_start import AFTER, AWAY, PLACE, assert_three_kinds_of_lines
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, assert_three_kinds_of_lines
 
 ADDRESS = f"amqp://monitor:secret@{PLACE}/v"
 
@@ -29,7 +29,7 @@ class Stop:
         return self.now
 
     def is_set(self) -> bool:
-        return self.now >= AWAY + AFTER
+        return self.now >= AWAY_SECONDS + AFTER_SECONDS
 
     def wait(self, seconds: float) -> bool:
         self.now += seconds
@@ -42,7 +42,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
     made, bounds = Stop(), stream.bounds
 
     def late(uri: str, name: str) -> stream.Bounds | None:
-        return bounds(uri, name) if made.now < AWAY else None
+        return bounds(uri, name) if made.now < AWAY_SECONDS else None
 
     monkeypatch.setattr(stream, "bounds", late)
     monkeypatch.setattr(ingest, "time", SimpleNamespace(monotonic=made.monotonic))

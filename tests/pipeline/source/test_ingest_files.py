@@ -82,7 +82,7 @@ def test_a_batch_is_done_again_wherever_its_job_was_killed(spark: SparkSession, 
     assert (done.events, done.rejects) == (1, 1)
     assert ids(spark, lake) == ["id-1"]
     assert reasons(spark, lake) == ["unknown_event"]
-    assert not [one for one in (lake.home / batches.STAGING).rglob("*") if one.name != staging.name]
+    assert not [file for file in (lake.home / batches.STAGING).rglob("*") if file.name != staging.name]
 
 
 def test_a_file_with_nothing_good_in_it_is_taken_in_once_too(

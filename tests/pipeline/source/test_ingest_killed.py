@@ -50,7 +50,7 @@ def test_a_job_that_is_killed_leaves_no_gap_and_no_duplicate(
     finally:
         job.kill()
         job.wait(60)
-    left = {one.name: one.events for one in batches.committed(lake)}
+    left = {batch.name: batch.events for batch in batches.committed(lake)}
     assert 20 <= sum(left.values()) < EVENTS
 
     # When another one is run
@@ -58,7 +58,7 @@ def test_a_job_that_is_killed_leaves_no_gap_and_no_duplicate(
 
     # I expect what was done to stay, and the rest to be there once
     assert done.events == EVENTS - sum(left.values())
-    assert left.items() <= {one.name: one.events for one in batches.committed(lake)}.items()
+    assert left.items() <= {batch.name: batch.events for batch in batches.committed(lake)}.items()
     rows = lake.read(spark, "bronze").select("offset", "event_id").collect()
     assert sorted(row["offset"] for row in rows) == list(range(EVENTS))
     assert len({row["event_id"] for row in rows}) == EVENTS

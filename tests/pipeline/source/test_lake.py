@@ -77,7 +77,10 @@ def test_a_day_of_events_is_a_folder(spark: SparkSession, lake: Lake) -> None:
     days = [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]
     rows = [("s", n, "k", "alive", f"id-{n}", n, None, None, None, None, days[n % 2]) for n in range(4)]
     lake.write("silver/events", spark.createDataFrame(rows, of_arrow(TABLES["silver/events"])))
-    assert sorted(one.name for one in lake.path("silver/events").glob("day=*")) == ["day=2026-01-01", "day=2026-01-02"]
+    assert sorted(file.name for file in lake.path("silver/events").glob("day=*")) == [
+        "day=2026-01-01",
+        "day=2026-01-02",
+    ]
     read = lake.read(spark, "silver/events")
     assert read.columns == TABLES["silver/events"].names
     assert {row["offset"] for row in read.where("day = '2026-01-02'").collect()} == {1, 3}

@@ -110,7 +110,7 @@ def test_headers_that_are_not_an_event_s_are_dropped_and_all_others_count(
 
     found = list(stream.read(pool_events.monitor_uri, pool_events.stream, 0, 21, size=1000))
 
-    batches = [one for one in found if not isinstance(one, stream.UnreadMessage)]
+    batches = [part for part in found if not isinstance(part, stream.UnreadMessage)]
     assert offsets_of(found)[0] == list(range(21))
     assert len(batches) > 1
     last = batches[-1][-1].headers

@@ -61,16 +61,16 @@ def test_nothing_that_a_worker_can_send_stops_the_ingestion(
     # An event whose headers have, beside those of an event, each type of a field, and values that Python does not have.
     event = (frames.short(b"x-event"), b"S" + frames.long(b"alive"))
     odd = [
-        *(b"d" + struct.pack(">d", one) for one in (math.nan, math.inf, 1e308)),
-        *(b"f" + struct.pack(">f", one) for one in (math.nan, -math.inf)),
-        *(b"T" + struct.pack(">Q", one) for one in (0, 2**40, 2**63, 2**64 - 1)),
-        *(b"D" + struct.pack(">Bi", *one) for one in ((255, 1), (0, -1), (200, 2**31 - 1))),
-        *(b"S" + frames.long(one) for one in (b"\xff", b"\xed\xa0\x80", b"")),
-        *(b"A" + frames.long(b"A" + frames.long(b"V") * one) for one in (1, 2)),
+        *(b"d" + struct.pack(">d", number) for number in (math.nan, math.inf, 1e308)),
+        *(b"f" + struct.pack(">f", number) for number in (math.nan, -math.inf)),
+        *(b"T" + struct.pack(">Q", time_ms) for time_ms in (0, 2**40, 2**63, 2**64 - 1)),
+        *(b"D" + struct.pack(">Bi", *parts) for parts in ((255, 1), (0, -1), (200, 2**31 - 1))),
+        *(b"S" + frames.long(text) for text in (b"\xff", b"\xed\xa0\x80", b"")),
+        *(b"A" + frames.long(b"A" + frames.long(b"V") * number) for number in (1, 2)),
     ]
     tables = [frames.table([event, (frames.short(b"x-odd"), value)]) for value in odd]
-    send_frames(uri, [frames.publish(exchange.encode(), b"k", b"\x20\0" + one, b"") for one in tables])
-    send_messages(uri, [(f"/exchanges/{exchange}/k", one) for one in drawn(amqp_1_0.messages(), first, 60)])
+    send_frames(uri, [frames.publish(exchange.encode(), b"k", b"\x20\0" + table, b"") for table in tables])
+    send_messages(uri, [(f"/exchanges/{exchange}/k", data) for data in drawn(amqp_1_0.messages(), first, 60)])
     pool_events.send(2)
     end = pool_events.end()
     assert end > 60

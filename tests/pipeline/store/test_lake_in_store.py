@@ -53,7 +53,7 @@ def engine() -> Iterator[SmallEngine]:
 
 def lines(file: Path, *ids: str, event: str = "alive") -> Path:
     """Write an event for each id."""
-    events = [{"key": "k", "event": event, "event_id": one, "time_ms": BEGIN} for one in ids]
+    events = [{"key": "k", "event": event, "event_id": event_id, "time_ms": BEGIN} for event_id in ids]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in events))
     return file
 
@@ -149,7 +149,7 @@ def test_readers_see_whole_tables_while_events_come_in_and_tables_are_made(
 ) -> None:
     # Given that a table may be seen after any of these batches, and never between
     shares = [[f"{number}-{event}" for event in range(50)] for number in range(6)]
-    states = [sorted(one for share in shares[:number] for one in share) for number in range(1, len(shares) + 1)]
+    states = [sorted(event for share in shares[:number] for event in share) for number in range(1, len(shares) + 1)]
     files = [lines(tmp_path / f"{number}.jsonl", *share) for number, share in enumerate(shares)]
     ingest_files(engine, stored, files[:1])
     build(engine, stored, lambda *_: None)
@@ -214,7 +214,7 @@ def test_an_ingest_that_is_killed_is_gone_on_with_and_each_event_is_there_once(
     engine: SmallEngine, stored: StoreLake, root: str, tmp_path: Path
 ) -> None:
     every = [f"id-{number:02d}" for number in range(40)]
-    files = [lines(tmp_path / f"{one}.jsonl", one) for one in every]
+    files = [lines(tmp_path / f"{file}.jsonl", file) for file in every]
     with subprocess.Popen([sys.executable, "-c", ONE_BY_ONE, root, *map(str, files)]) as running:
         until(lambda: len(stored.committed()) >= 3, what="some batches")
         running.kill()

@@ -94,7 +94,7 @@ def _listed(value: Any) -> Any:
 
 def bronze(spark: SparkSession, history: Iterable[Event]) -> DataFrame:
     """BRONZE of a history."""
-    return spark.createDataFrame([(*one, day_of(one.time_ms)) for one in history], of_arrow(BRONZE))
+    return spark.createDataFrame([(*entry, day_of(entry.time_ms)) for entry in history], of_arrow(BRONZE))
 
 
 class Pool:
@@ -168,7 +168,7 @@ def made_of(spark: SparkSession, history: Iterable[Event]) -> Tables:
 
 
 def _plain(row: Row) -> Row:
-    return {name: [tuple(one) for one in value] if isinstance(value, list) else value for name, value in row.items()}
+    return {name: [tuple(item) for item in value] if isinstance(value, list) else value for name, value in row.items()}
 
 
 #: Events and what they may say, as random histories draw them: whatever order comes of it.

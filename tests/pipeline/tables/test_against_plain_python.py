@@ -61,7 +61,7 @@ def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) 
 def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: Made) -> None:
     again = list(made.history)
     random.Random(2).shuffle(again)
-    again += [one._replace(source="zzz") for one in again[::3]]
+    again += [event._replace(source="zzz") for event in again[::3]]
     other = made_of(spark, again)
     for table in made.spark.rows:
         assert other.tuples(table) == made.spark.tuples(table), table

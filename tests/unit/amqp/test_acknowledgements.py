@@ -77,7 +77,7 @@ def test_exactly_what_was_acknowledged_is_settled(steps: list[tuple[str, int]]) 
             at_broker.add(last)
         elif step == "take":
             for tag, multiple in acknowledgements.take():
-                settled = {one for one in at_broker if one == tag or (multiple and one < tag)}
+                settled = {unsettled for unsettled in at_broker if unsettled == tag or (multiple and unsettled < tag)}
                 assert tag in settled
                 assert settled <= acknowledged
                 at_broker -= settled

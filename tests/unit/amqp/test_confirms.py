@@ -21,8 +21,8 @@ def future() -> asyncio.Future[Any]:
 
 def published(confirms: Confirms, count: int) -> list[asyncio.Future[Any]]:
     futures = [future() for _ in range(count)]
-    for one in futures:
-        confirms.add(one)
+    for confirm in futures:
+        confirms.add(confirm)
     return futures
 
 
@@ -50,7 +50,7 @@ async def test_a_multiple_confirm_settles_all_up_to_its_number_once() -> None:
     confirms.settle(4, True, True)
     confirms.settle(3, True, False)
 
-    assert [one.done() for one in futures] == [True, True, True, True, False, False]
+    assert [future.done() for future in futures] == [True, True, True, True, False, False]
     assert isinstance(futures[1].exception(), Nacked)
     assert futures[0].result() is futures[2].result() is futures[3].result() is None
 
@@ -61,7 +61,7 @@ async def test_number_zero_settles_everything() -> None:
 
     confirms.settle(0, True, True)
 
-    assert all(one.done() for one in futures)
+    assert all(future.done() for future in futures)
 
 
 async def test_a_negative_confirm_fails_the_publish() -> None:

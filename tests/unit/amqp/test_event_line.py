@@ -79,9 +79,9 @@ class StandInConnection:
     def end(self) -> None:
         if not self._ended.done():
             self._ended.set_result(ConnectionLost("506"))
-            for one in self._waiting:
-                if not one.done():
-                    one.set_exception(ConnectionLost("506"))
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_exception(ConnectionLost("506"))
 
     async def close(self) -> None:
         try:
@@ -135,7 +135,7 @@ async def line(broker: StandInBroker) -> AsyncIterator[EventLine]:
     line = EventLine("activity", broker.open, sender="w1", key="42")
     yield line
     await line.close()
-    assert not any(one.is_open for one in broker.opened)
+    assert not any(connection.is_open for connection in broker.opened)
 
 
 def send(line: EventLine, *numbers: int) -> None:
@@ -380,8 +380,8 @@ async def test_a_new_reason_within_an_outage_is_warned_of_at_once_and_only_once(
     broker: StandInBroker, line: EventLine, caplog: pytest.LogCaptureFixture
 ) -> None:
     def reasons() -> list[str]:
-        found = [one for one in caplog.records if "cannot be used" in one.message]
-        return [one.__dict__["reason"] for one in found if one.levelname == "WARNING"]
+        found = [record for record in caplog.records if "cannot be used" in record.message]
+        return [record.__dict__["reason"] for record in found if record.levelname == "WARNING"]
 
     broker.away = True
     send(line, 1)

@@ -20,13 +20,13 @@ from osrdyne_amqp.errors import (
     PreconditionFailed,
     Returned,
 )
-from osrdyne_amqp.lanes import AT_WORK, GIVE_UP, LATE, MOST_LATE, WINDOW, Lanes
+from osrdyne_amqp.lanes import AT_WORK, GIVE_UP_SECONDS, LATE_SECONDS, MOST_LATE, WINDOW, Lanes
 from tests.unit.stand_ins import retrieve, until
 
 pytestmark = pytest.mark.looptime
 
 #: Seconds that a broker takes for a confirm here.
-CONFIRM = 0.01
+CONFIRM_SECONDS = 0.01
 
 
 @dataclass
@@ -41,14 +41,14 @@ class Broker:
     arrived: list[tuple[str, int]] = field(default_factory=list)
     channels: list[Channel] = field(default_factory=list)
     #: Seconds that a confirm takes.
-    confirm: float = CONFIRM
+    confirm: float = CONFIRM_SECONDS
     #: An alarm.
     blocked: bool = False
     #: Raised instead of opening a channel.
     refuses: BrokerError | None = None
 
     async def channel(self) -> Any:
-        await asyncio.sleep(CONFIRM)
+        await asyncio.sleep(CONFIRM_SECONDS)
         if self.refuses is not None:
             raise self.refuses
         self.channels.append(Channel(self))
@@ -57,11 +57,11 @@ class Broker:
     def heal(self, destination: str) -> None:
         """The queue is deleted: what waits for it is refused."""
         self.lost.discard(destination)
-        for one in self.channels:
-            one.go_on()
+        for channel in self.channels:
+            channel.go_on()
 
     def channels_with(self, destination: str) -> list[Channel]:
-        return [one for one in self.channels if any(sent[0] == destination for sent in one.sent)]
+        return [channel for channel in self.channels if any(sent[0] == destination for sent in channel.sent)]
 
 
 class Channel:
@@ -124,9 +124,9 @@ async def lanes(broker: Broker) -> AsyncIterator[Lanes]:
     yield made
     broker.refuses = ConnectionLost("the test has ended")
     while made._proving:
-        for one in broker.channels:
-            one.fail(broker.refuses)
-        await asyncio.sleep(CONFIRM)
+        for opened in broker.channels:
+            opened.fail(broker.refuses)
+        await asyncio.sleep(CONFIRM_SECONDS)
     await asyncio.gather(*made._tasks)
 
 
@@ -167,7 +167,7 @@ async def test_one_that_does_not_answer_delays_no_other(broker: Broker, lanes: L
     broker.lost.add("lost")
     lost = publish(lanes, "lost")
     others = [publish(lanes, f"key-{number}", again) for again in range(3) for number in range(50)]
-    assert await took(*others) < LATE
+    assert await took(*others) < LATE_SECONDS
     assert not lost.done()
 
 
@@ -177,7 +177,7 @@ async def test_one_that_does_not_answer_delays_those_that_had_answered_before_no
     await publish(lanes, "well")
     broker.lost.add("lost")
     publish(lanes, "lost")
-    assert await took(publish(lanes, "well")) == pytest.approx(CONFIRM)
+    assert await took(publish(lanes, "well")) == pytest.approx(CONFIRM_SECONDS)
 
 
 async def test_the_messages_of_one_destination_arrive_in_order(broker: Broker, lanes: Lanes) -> None:
@@ -185,7 +185,7 @@ async def test_the_messages_of_one_destination_arrive_in_order(broker: Broker, l
     for number in range(5 * WINDOW):
         futures.append(publish(lanes, "a", number))
         if number % 7 == 0:
-            await asyncio.sleep(CONFIRM)
+            await asyncio.sleep(CONFIRM_SECONDS)
     await asyncio.gather(*futures)
     assert broker.arrived == [("a", number) for number in range(5 * WINDOW)]
     assert len(broker.channels_with("a")) == 2
@@ -195,17 +195,17 @@ async def test_a_lane_holds_few_messages_of_one_that_does_not_answer(broker: Bro
     broker.lost.add("lost")
     for number in range(10 * WINDOW):
         publish(lanes, "lost", number)
-    await asyncio.sleep(2 * LATE)
+    await asyncio.sleep(2 * LATE_SECONDS)
     for number in range(10 * WINDOW):
         publish(lanes, "lost", number)
-    await asyncio.sleep(LATE)
-    assert sum(len(one.sent) for one in broker.channels) == WINDOW
+    await asyncio.sleep(LATE_SECONDS)
+    assert sum(len(channel.sent) for channel in broker.channels) == WINDOW
 
 
 async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_again(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     waiting = [publish(lanes, "a", number) for number in range(WINDOW + 3)]
-    await asyncio.sleep(5 * LATE)
+    await asyncio.sleep(5 * LATE_SECONDS)
     broker.heal("a")
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(outcomes[0], Nacked)
@@ -217,7 +217,7 @@ async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_again(broker: 
 async def test_a_message_given_up_before_its_turn_is_not_sent(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     publish(lanes, "a", 0)
-    await asyncio.sleep(2 * LATE)
+    await asyncio.sleep(2 * LATE_SECONDS)
     given_up, waiting = publish(lanes, "a", 1), publish(lanes, "a", 2)
     given_up.cancel()
     broker.heal("a")
@@ -230,18 +230,18 @@ async def test_a_message_given_up_after_it_was_sent_keeps_its_lane_busy_until_th
 ) -> None:
     broker.lost.add("a")
     first = publish(lanes, "a", 0)
-    await asyncio.sleep(2 * CONFIRM)
+    await asyncio.sleep(2 * CONFIRM_SECONDS)
     first.cancel()
-    assert await took(publish(lanes, "b")) < LATE
-    assert [sent for one in broker.channels_with("a") for sent in one.sent] == [("a", 0)]
+    assert await took(publish(lanes, "b")) < LATE_SECONDS
+    assert [sent for opened in broker.channels_with("a") for sent in opened.sent] == [("a", 0)]
 
 
 async def test_as_many_as_may_be_late_still_leave_lanes_for_others(broker: Broker, lanes: Lanes) -> None:
     broker.lost = {f"lost-{number}" for number in range(MOST_LATE - 1)}
     for destination in sorted(broker.lost):
         publish(lanes, destination)
-    await asyncio.sleep(10 * LATE)
-    assert await took(publish(lanes, "well")) < LATE
+    await asyncio.sleep(10 * LATE_SECONDS)
+    assert await took(publish(lanes, "well")) < LATE_SECONDS
     assert len(broker.channels) <= 1 + AT_WORK + MOST_LATE
 
 
@@ -252,15 +252,15 @@ async def test_however_many_do_not_answer_the_channels_are_bounded_and_the_prove
     broker.lost = {f"lost-{number}" for number in range(1000)}
     for destination in sorted(broker.lost):
         publish(lanes, destination)
-    await asyncio.sleep(10 * LATE)
+    await asyncio.sleep(10 * LATE_SECONDS)
     assert len(broker.channels) <= 1 + AT_WORK + MOST_LATE
-    assert await took(publish(lanes, "well")) == pytest.approx(CONFIRM)
+    assert await took(publish(lanes, "well")) == pytest.approx(CONFIRM_SECONDS)
 
 
 async def test_a_lane_that_the_broker_closes_costs_only_what_was_on_it(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("bad")
     bad = publish(lanes, "bad")
-    await asyncio.sleep(2 * CONFIRM)
+    await asyncio.sleep(2 * CONFIRM_SECONDS)
     (lane,) = broker.channels_with("bad")
     lane.fail(PreconditionFailed("too large", code=406))
     with pytest.raises(PreconditionFailed):
@@ -274,7 +274,7 @@ async def test_what_waited_for_its_turn_behind_a_message_that_closed_the_lane_is
 ) -> None:
     broker.lost.add("a")
     publish(lanes, "a", 0)
-    await asyncio.sleep(2 * LATE)
+    await asyncio.sleep(2 * LATE_SECONDS)
     behind = publish(lanes, "a", 1)
     broker.lost.clear()
     broker.channels_with("a")[0].fail(PreconditionFailed("too large", code=406))
@@ -288,14 +288,14 @@ async def test_after_a_message_closed_a_lane_those_to_the_same_destination_leave
     broker.lost.add("a")
     for number in (0, 1):
         publish(lanes, "a", number)
-    await asyncio.sleep(2 * CONFIRM)
+    await asyncio.sleep(2 * CONFIRM_SECONDS)
     (lane,) = broker.channels_with("a")
     assert len(lane.sent) == 2
     lane.fail(PreconditionFailed("too large", code=406))
-    await asyncio.sleep(CONFIRM)
+    await asyncio.sleep(CONFIRM_SECONDS)
     again = [publish(lanes, "a", number) for number in (0, 1)]
-    await asyncio.sleep(2 * CONFIRM)
-    assert [len(one.sent) for one in broker.channels_with("a") if one.is_open] == [1]
+    await asyncio.sleep(2 * CONFIRM_SECONDS)
+    assert [len(opened.sent) for opened in broker.channels_with("a") if opened.is_open] == [1]
     broker.heal("a")
     await took(*again)
     assert broker.arrived == [("a", 1)]
@@ -306,10 +306,10 @@ async def test_a_lane_that_the_broker_closes_is_reported(broker: Broker) -> None
     lanes = Lanes(await broker.channel(), broker.channel, blocked=lambda: False, broken=told.append)
     broker.lost.add("bad")
     bad = publish(lanes, "bad")
-    await asyncio.sleep(2 * CONFIRM)
+    await asyncio.sleep(2 * CONFIRM_SECONDS)
     broker.channels_with("bad")[0].fail(PreconditionFailed("too large", code=406))
     await took(bad)
-    assert [type(one) for one in told] == [PreconditionFailed]
+    assert [type(error) for error in told] == [PreconditionFailed]
 
 
 async def test_what_waits_for_a_lane_fails_when_the_connection_is_lost(broker: Broker, lanes: Lanes) -> None:
@@ -338,7 +338,7 @@ async def test_what_send_raises_goes_to_its_caller_and_harms_no_message_behind_i
     await behind
     with pytest.raises(ValueError, match="cannot be sent"):
         lanes.publish("b", refuse)
-    assert await took(publish(lanes, "b")) < LATE
+    assert await took(publish(lanes, "b")) < LATE_SECONDS
 
 
 async def test_those_that_answered_long_ago_have_to_do_so_again(
@@ -356,11 +356,11 @@ async def test_those_that_answered_long_ago_have_to_do_so_again(
 async def test_nothing_is_kept_of_what_has_its_end(broker: Broker, lanes: Lanes) -> None:
     broker.lost = {f"lost-{number}" for number in range(100)}
     waiting = [publish(lanes, destination) for destination in sorted(broker.lost)]
-    await asyncio.sleep(10 * LATE)
-    for one in sorted(broker.lost):
-        broker.heal(one)
+    await asyncio.sleep(10 * LATE_SECONDS)
+    for lost_channel in sorted(broker.lost):
+        broker.heal(lost_channel)
     await took(*waiting)
-    await asyncio.sleep(10 * LATE)
+    await asyncio.sleep(10 * LATE_SECONDS)
     assert (lanes._at_work, lanes._late, len(lanes._proving), len(lanes._waiting)) == (0, 0, 0, 0)
 
 
@@ -371,12 +371,12 @@ async def test_an_answer_that_never_comes_is_given_up_and_what_waits_behind_it_g
     lanes._broken = told.append
     broker.lost.add("a")
     never = publish(lanes, "a", 0)
-    await asyncio.sleep(2 * LATE)
+    await asyncio.sleep(2 * LATE_SECONDS)
     behind = publish(lanes, "a", 1)
     broker.lost.clear()  # and the lane gets no news of it
     with pytest.raises(BrokerTimeout):
         await never
-    assert asyncio.get_running_loop().time() == pytest.approx(GIVE_UP, abs=0.1)
+    assert asyncio.get_running_loop().time() == pytest.approx(GIVE_UP_SECONDS, abs=0.1)
     await behind
     assert broker.arrived == [("a", 1)]
     assert told == []
@@ -387,8 +387,8 @@ async def test_an_answer_that_came_while_the_loop_stood_still_is_taken(
     broker: Broker, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(module, "LATE", 0.01)
-    monkeypatch.setattr(module, "GIVE_UP", 0.2)
+    monkeypatch.setattr(module, "LATE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GIVE_UP_SECONDS", 0.2)
     broker.lost.add("a")
     waiting = publish(lanes, "a", 0)
     await until(lambda: lanes._late == 1)
@@ -399,33 +399,33 @@ async def test_an_answer_that_came_while_the_loop_stood_still_is_taken(
         if turns:
             loop.call_soon(stand_still, turns - 1)
         else:
-            for _, _, future in (one for channel in broker.channels for one in channel._waiting):
+            for _, _, future in (waiter for channel in broker.channels for waiter in channel._waiting):
                 future.set_result(None)
 
     loop.call_soon(stand_still, 3)
     await waiting
-    assert [len(one.sent) for one in broker.channels_with("a")] == [1]
+    assert [len(opened.sent) for opened in broker.channels_with("a")] == [1]
     broker.lost.clear()
-    for one in broker.channels:
-        one._waiting.clear()
+    for opened in broker.channels:
+        opened._waiting.clear()
 
 
 async def test_in_an_alarm_nothing_is_given_up(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     broker.blocked = True
     waiting = publish(lanes, "a", 0)
-    await asyncio.sleep(10 * GIVE_UP)
+    await asyncio.sleep(10 * GIVE_UP_SECONDS)
     assert not waiting.done()
     broker.blocked = False
     broker.lost.clear()
-    for one in broker.channels:
-        one._stalled = False
-        one.go_on()
+    for opened in broker.channels:
+        opened._stalled = False
+        opened.go_on()
     await waiting
 
 
 async def test_a_slow_broker_that_answers_one_after_the_other_is_not_given_up(broker: Broker, lanes: Lanes) -> None:
-    broker.confirm = 0.8 * GIVE_UP
+    broker.confirm = 0.8 * GIVE_UP_SECONDS
     await asyncio.gather(*(publish(lanes, "a", number) for number in range(5)))
     assert broker.arrived == [("a", number) for number in range(5)]
 

@@ -8,7 +8,7 @@ from typing import Any
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import BrokerTimeout
 from tests.broker.fake_broker import fake_broker
-from tests.unit.runtime.test_silent_peers import SHORT, in_time
+from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time
 
 
 async def test_what_is_asked_of_a_silent_broker_ends_in_time() -> None:
@@ -18,7 +18,7 @@ async def test_what_is_asked_of_a_silent_broker_ends_in_time() -> None:
         return [] if is_silent.is_set() else None
 
     async with fake_broker(silence) as broker:
-        connection = await Connection.open(broker.uri, name="test", answers=SHORT)
+        connection = await Connection.open(broker.uri, name="test", answers=SHORT_SECONDS)
         channels = [await connection.channel(prefetch=1) for _ in range(8)]
         consumer = await channels[0].consume("q", lambda _: None, on_cancel=lambda: None)
         is_silent.set()
@@ -33,7 +33,7 @@ async def test_what_is_asked_of_a_silent_broker_ends_in_time() -> None:
             connection.channel(),
         )
 
-        found = await in_time(asyncio.gather(*asked, return_exceptions=True), SHORT)
+        found = await in_time(asyncio.gather(*asked, return_exceptions=True), SHORT_SECONDS)
 
         assert [answer for answer in found if not isinstance(answer, BrokerTimeout)] == []
         await in_time(channels[7].close(), 0.0)

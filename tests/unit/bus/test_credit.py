@@ -31,7 +31,7 @@ def test_a_server_that_keeps_up_gets_credit_for_half_of_the_window_at_a_time() -
 
     granted = [window.acknowledged() for _ in range(200) if not window.arrived()]
 
-    assert [one for one in granted if one] == [50, 50, 50, 50]
+    assert [credit for credit in granted if credit] == [50, 50, 50, 50]
     assert granted.index(50) == 49
     assert window.stalls == 0
 

@@ -41,7 +41,7 @@ def test_a_request_gets_the_newest_endpoint_of_its_major_version_that_is_not_old
 ) -> None:
     endpoints = [endpoint("maps", f"{major}.{minor}", "find") for major, minor in served]
     asked = BusRequest("find", namespace="maps", version=f"{wanted[0]}.{wanted[1]}")
-    fitting = [one for one in served if one[0] == wanted[0] and one[1] >= wanted[1]]
+    fitting = [address for address in served if address[0] == wanted[0] and address[1] >= wanted[1]]
     if not fitting:
         with pytest.raises(NoSuchMethod):
             find(endpoints, asked)

@@ -15,7 +15,7 @@ NAMES = "ABCDEF"
 
 def states(links: str, **addresses: str) -> Mapping[str, RouterState]:
     """The states of routers that are connected: `states("AB BC", C="maps")`."""
-    pairs = [tuple(one) for one in links.split()]
+    pairs = [tuple(word) for word in links.split()]
     names = sorted({name for pair in pairs for name in pair} | set(addresses))
     return {
         name: RouterState(

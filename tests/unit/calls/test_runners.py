@@ -16,7 +16,7 @@ import pytest
 
 from osrdyne_calls.handling import Outcome, Request, invoke
 from osrdyne_calls.runners import InExecutor, InThreads, OnLoop, Runner, is_async, runner_of
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 
 REQUEST = Request("key", b"body", {}, "id", redelivered=False, deadline=None)
 
@@ -28,7 +28,7 @@ def begin(runner: Runner, run: Callable[[], Any]) -> asyncio.Future[Any]:
 
 
 def threads() -> int:
-    return sum(one.name.startswith("osrdyne handler") for one in threading.enumerate())
+    return sum(thread.name.startswith("osrdyne handler") for thread in threading.enumerate())
 
 
 async def test_threads_begin_when_they_are_needed_and_are_no_more_than_there_may_be() -> None:
@@ -92,7 +92,7 @@ async def test_threads_that_the_system_refused_begin_when_it_gives_them_again(
     ]
 
     together = threading.Barrier(2)
-    await asyncio.gather(*(begin(runner, partial(together.wait, PATIENCE)) for _ in range(2)))
+    await asyncio.gather(*(begin(runner, partial(together.wait, PATIENCE_SECONDS)) for _ in range(2)))
     runner.close()
 
 
@@ -141,7 +141,7 @@ async def test_a_request_that_a_shut_down_executor_dropped_ends_with_an_error() 
     executor.shutdown(wait=False, cancel_futures=True)
 
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await dropped == Outcome("error", reason="the worker's executor failed: CancelledError")
     finally:
         go.set()
@@ -169,7 +169,7 @@ async def test_what_is_called_decides_whether_a_handler_runs_on_the_loop() -> No
     async def handle(request: Request) -> bytes:
         return request.body
 
-    assert [is_async(one) for one in (handle, Called(), partial(handle), upper)] == [True, True, True, False]
+    assert [is_async(handler) for handler in (handle, Called(), partial(handle), upper)] == [True, True, True, False]
     assert isinstance(runner_of(Called(), 1, None), OnLoop)
 
 
@@ -178,7 +178,7 @@ async def test_a_thread_goes_on_where_the_outcome_of_a_handler_cannot_be_read() 
         raise AttributeError("reason")
 
     runner = InThreads(operator.call, 1)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for _ in range(3):
             outcome = await begin(runner, unreadable)
             assert (outcome.status, outcome.reason) == ("error", "the worker cannot read the outcome: AttributeError")

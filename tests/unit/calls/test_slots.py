@@ -120,7 +120,7 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(target=ids, patience=st.floats(0.5, 5))
     def take(self, patience: float) -> object:
         self.count += 1
-        still = [one for one in self.waiting.values() if one[1] > self.now]
+        still = [waiter for waiter in self.waiting.values() if waiter[1] > self.now]
         try:
             correlation_id = self.slots.take(self.count, now=self.now, deadline=self.now + patience)
         except NoFreeSlot:

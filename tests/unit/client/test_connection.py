@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from osrdyne_amqp import Message, Properties
-from osrdyne_client.connection import ACK_TIME, ClientConnection
+from osrdyne_client.connection import ACK_TIME_SECONDS, ClientConnection
 
 pytestmark = pytest.mark.looptime
 
@@ -48,23 +48,23 @@ async def test_replies_of_a_moment_are_given_out_at_once_and_acknowledged_togeth
     replies = await linked(seen)
     for tag in (1, 2, 3):
         replies.deliver(tag)
-        await asyncio.sleep(ACK_TIME / 10)
+        await asyncio.sleep(ACK_TIME_SECONDS / 10)
     assert seen == [1, 2, 3]
-    await asyncio.sleep(ACK_TIME)
-    assert replies.acknowledged == [(3, True, ACK_TIME)]
+    await asyncio.sleep(ACK_TIME_SECONDS)
+    assert replies.acknowledged == [(3, True, ACK_TIME_SECONDS)]
 
 
 async def test_a_reply_after_a_quiet_time_is_acknowledged_as_soon() -> None:
     replies = await linked([])
     for tag in (1, 2):
         replies.deliver(tag)
-        await asyncio.sleep(10 * ACK_TIME)
-    assert replies.acknowledged == [(1, True, ACK_TIME), (2, True, 11 * ACK_TIME)]
+        await asyncio.sleep(10 * ACK_TIME_SECONDS)
+    assert replies.acknowledged == [(1, True, ACK_TIME_SECONDS), (2, True, 11 * ACK_TIME_SECONDS)]
 
 
 async def test_what_cannot_be_acknowledged_any_more_is_left_to_the_broker() -> None:
     replies = await linked([])
     replies.deliver(1)
     replies.is_open = False
-    await asyncio.sleep(2 * ACK_TIME)
+    await asyncio.sleep(2 * ACK_TIME_SECONDS)
     assert not replies.acknowledged

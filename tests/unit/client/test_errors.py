@@ -32,7 +32,7 @@ def test_every_error_that_the_page_names_is_in_the_package_itself() -> None:
     named = {name for name in re.findall(r"`([A-Z]\w+)`", rows) if hasattr(errors, name)}
 
     assert {"RemoteError", "Expired", "Nacked", "InvalidUri", "OtherProcess"} <= named
-    assert named | {one.__name__ for one in errors.REMOTE_ERRORS.values()} <= set(osrdyne_client.__all__)
+    assert named | {error.__name__ for error in errors.REMOTE_ERRORS.values()} <= set(osrdyne_client.__all__)
 
 
 @pytest.mark.parametrize(

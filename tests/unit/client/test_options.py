@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import steps
-from osrdyne_amqp.lanes import GIVE_UP
+from osrdyne_amqp.lanes import GIVE_UP_SECONDS
 from osrdyne_calls.slots import MOST_SLOTS
 from osrdyne_client import AsyncClient, Client
 from osrdyne_client.dispatcher import LONGEST_PAUSE, ClientOptions
@@ -28,16 +28,18 @@ def echo(request: Request) -> bytes:
 
 
 def names(options: type) -> list[str]:
-    return [one.name for one in dataclasses.fields(options)]
+    return [field.name for field in dataclasses.fields(options)]
 
 
 def test_both_faces_of_the_client_have_one_constructor_with_all_options() -> None:
     assert "__init__" not in vars(Client)
     assert "__init__" not in vars(AsyncClient)
     parameters = inspect.signature(AsyncClient).parameters.values()
-    assert [one.name for one in parameters if one.kind is one.KEYWORD_ONLY] == names(ClientOptions)
+    assert [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY] == names(
+        ClientOptions
+    )
     # The defaults are there, and nowhere else
-    assert all(one.default is dataclasses.MISSING for one in dataclasses.fields(ClientOptions))
+    assert all(field.default is dataclasses.MISSING for field in dataclasses.fields(ClientOptions))
 
 
 def test_the_docs_have_each_option_of_the_client() -> None:
@@ -47,7 +49,7 @@ def test_the_docs_have_each_option_of_the_client() -> None:
 
 def test_the_docs_have_the_defaults_and_the_limits_of_the_client() -> None:
     page = Path(steps.ROOT, "docs/howto/client.md").read_text()
-    default = {name: one.default for name, one in inspect.signature(AsyncClient).parameters.items()}
+    default = {name: parameter.default for name, parameter in inspect.signature(AsyncClient).parameters.items()}
 
     assert f"| `slots` | {default['slots']} | most calls in flight, up to {MOST_SLOTS:,}." in page
     assert f"| `timeout` | {default['timeout']:g} s |" in page
@@ -57,7 +59,7 @@ def test_the_docs_have_the_defaults_and_the_limits_of_the_client() -> None:
     for name in ("confirm", "resend"):
         assert f"| `{name}` | {'on' if default[name] else 'off'} |" in page
     assert f"growing pauses of up to {LONGEST_PAUSE:g} seconds" in page
-    assert f"gives no answer within {GIVE_UP:g} seconds" in page
+    assert f"gives no answer within {GIVE_UP_SECONDS:g} seconds" in page
 
 
 @pytest.mark.parametrize("face", [AsyncClient, Client])

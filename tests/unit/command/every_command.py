@@ -46,7 +46,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "jobs schemas": ("--types", "no:é", "--json"),
     "jobs migrate": ("--database-file", "é/database", "--json"),
     "jobs restored": ("--database-file", "é/away", "--json"),
-    "jobs prepare-database": (*(f"--{one}-file=é/away" for one in ("admin", "owner", "database")), "--json"),
+    "jobs prepare-database": (*(f"--{role}-file=é/away" for role in ("admin", "owner", "database")), "--json"),
     "jobs serve": ("--database-file", "é/none", "--json"),
     "pipeline ingest": ("é/events.jsonl", "--engine", "spark", *NO_LAKE),
     "pipeline tables": NO_LAKE,
@@ -60,9 +60,9 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 #: Those that are done there; the others end with an error, as JSON.
 DONE = {"daemon", "status", "lint", "replay", "jobs migrate", "relay token"}
-COMMANDS = [" ".join(one) for one in lost_output.leaves(typer.main.get_command(app))]
+COMMANDS = [" ".join(leave) for leave in lost_output.leaves(typer.main.get_command(app))]
 
 
 def words_of(command: str, folder: Path, url: str) -> list[str]:
     """The words of a command, with the test's folder and the address of a daemon."""
-    return [url if one == "URL" else one.replace("é/", f"{folder}/") for one in WORDS[command]]
+    return [url if word == "URL" else word.replace("é/", f"{folder}/") for word in WORDS[command]]

@@ -34,7 +34,7 @@ def test_a_list_of_commands_waits_for_none_of_them_and_for_no_engine_s_library(w
 
     assert "osrdyne_command.program" in loaded
     assert not loaded & {"pyspark", "pika", "proton", "sqlalchemy", "alembic", "aiohttp", "rich"}
-    packages = [re.escape(one.module) for one in registered().values()]
+    packages = [re.escape(command.module) for command in registered().values()]
     assert [name for name in loaded if re.match(rf"({'|'.join(packages)})\.", name)] == []
 
 

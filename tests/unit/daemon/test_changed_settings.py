@@ -77,8 +77,8 @@ async def looks(number: int) -> None:
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said of wrong settings; passwords never."""
     assert "verysecret" not in caplog.text
-    lines = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    return [str(vars(one)["reason"]) for one in lines]
+    lines = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    return [str(vars(line)["reason"]) for line in lines]
 
 
 async def test_a_change_counts_once_two_looks_have_found_the_same(path: Path) -> None:

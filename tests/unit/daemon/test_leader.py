@@ -83,9 +83,9 @@ async def test_of_several_standbys_one_takes_over() -> None:
     await asyncio.sleep(5.0)
     lock.holder = None
     await asyncio.sleep(5.0)
-    assert sum(one.done() for one in waiting) == 1
-    for one in waiting:
-        one.cancel()
+    assert sum(task.done() for task in waiting) == 1
+    for task in waiting:
+        task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
 
 

@@ -191,14 +191,14 @@ def uses_of(function: ast.AST, states: set[str], aliases: dict[str, Place]) -> U
 
 
 def functions(tree: ast.AST) -> list[ast.AST]:
-    return [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def uses_in(source: str) -> Uses:
     """Return what a module does with the values of the state."""
     found = Uses()
-    for one in functions(ast.parse(source)):
-        uses = uses_of(one, STATES, {})
+    for function in functions(ast.parse(source)):
+        uses = uses_of(function, STATES, {})
         found.reads |= uses.reads
         found.writes |= uses.writes
     return found

@@ -50,7 +50,7 @@ def story(told: Iterable[PastEvent]) -> list[tuple[int, str]]:
 
 
 def count(told: Iterable[PastEvent], event: str) -> int:
-    return sum(one.event == event for one in told)
+    return sum(record.event == event for record in told)
 
 
 #: The last sign of life of a call at 0 that starts its group: the burst that begins as its worker starts.
@@ -123,7 +123,9 @@ def test_a_call_on_the_way_out_keeps_the_group_until_that_is_stopped(late: int, 
 def test_requests_that_wait_for_the_worker_are_served_in_their_order_one_at_a_time() -> None:
     told = replay((0, "42", 500), (1000, "42", 300), (1500, "42", 10))
 
-    assert [(one.time_ms, one.event, one.request_id) for one in told if one.request_id and one.time_ms > 8] == [
+    assert [
+        (event.time_ms, event.event, event.request_id) for event in told if event.request_id and event.time_ms > 8
+    ] == [
         (2006, "request-received", "1"),
         (2506, "finished", "1"),
         (2506, "request-received", "2"),
@@ -156,7 +158,7 @@ def test_keys_do_not_wait_for_one_another() -> None:
 
     for key in "ab":
         alone = replay((0, key, 5000 if key == "a" else RUN))
-        assert story(one for one in together if one.key == key) == story(alone)
+        assert story(event for event in together if event.key == key) == story(alone)
 
 
 def test_a_window_starts_its_group_before_any_call_and_ends_without_a_delay() -> None:
@@ -166,8 +168,8 @@ def test_a_window_starts_its_group_before_any_call_and_ends_without_a_delay() ->
     told = replay((THURSDAY, "7"), (begin + 5000, "42"), (end, "7"), warm=warm)
     unasked = replay((THURSDAY, "7"), (end, "7"), warm=warm, delays=lambda key: Delays(10 * UNBIND, STOP))
 
-    assert [one.time_ms for one in unasked if (one.key, one.event) == ("42", "unbound")] == [end]
-    assert story(one for one in told if one.key == "42") == [
+    assert [event.time_ms for event in unasked if (event.key, event.event) == ("42", "unbound")] == [end]
+    assert story(event for event in told if event.key == "42") == [
         (begin + 6, "queue-ready"),
         (begin + 6, "group-started"),
         (begin + 2006, "started"),
@@ -185,7 +187,7 @@ def test_a_span_starts_its_group_again_so_long_after_the_last_call() -> None:
 
     told = replay((THURSDAY, "42"), (THURSDAY + 3_700_000, "42"), delays=lambda key: spans[key])
 
-    again = [one for one in story(told) if THURSDAY + 3_000_000 < one[0] < THURSDAY + 4_000_000]
+    again = [fact for fact in story(told) if THURSDAY + 3_000_000 < fact[0] < THURSDAY + 4_000_000]
     last = story(told)[-1]
     assert again[0][1] == "queue-ready"
     assert again[1][1] == "group-started"
@@ -202,8 +204,10 @@ def test_a_window_that_is_open_at_the_first_call_counts_and_none_begins_after_th
 
     told = replay((THURSDAY + 3_600_000, "7"), warm=warm)
 
-    assert story(one for one in told if one.key == "42")[0] == (THURSDAY + 3_600_006, "queue-ready")
-    assert [one.time_ms for one in told if one.key == "42" and one.event == "unbound"] == [THURSDAY + 86_400_000]
+    assert story(event for event in told if event.key == "42")[0] == (THURSDAY + 3_600_006, "queue-ready")
+    assert [event.time_ms for event in told if event.key == "42" and event.event == "unbound"] == [
+        THURSDAY + 86_400_000
+    ]
 
 
 def test_a_group_that_is_stopped_before_its_worker_serves_reports_no_start() -> None:
@@ -211,7 +215,7 @@ def test_a_group_that_is_stopped_before_its_worker_serves_reports_no_start() -> 
 
     told = replay((THURSDAY, "7"), (THURSDAY + 4_000_000, "7"), warm=warm, start=lambda: 10_000_000)
 
-    assert [one.event for one in told if one.key == "42"] == [
+    assert [event.event for event in told if event.key == "42"] == [
         "queue-ready",
         "group-started",
         "unbound",
@@ -241,17 +245,17 @@ def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
         alive=70,
     )
 
-    assert [one.time_ms for one in told] == sorted(one.time_ms for one in told)
-    assert len({one.event_id for one in told}) == len(told)
+    assert [event.time_ms for event in told] == sorted(event.time_ms for event in told)
+    assert len({event.event_id for event in told}) == len(told)
     asked: dict[str, list[str]] = defaultdict(list)
     for number, (_, key, _) in enumerate(calls, 1):
         asked[key].append(str(number))
     for key, ids in asked.items():
-        mine = [one for one in told if one.key == key]
+        mine = [event for event in told if event.key == key]
         for event in ("request-received", "finished"):
-            assert [one.request_id for one in mine if one.event == event] == ids
-        assert Counter(one.request_id for one in mine if one.event == "orphan-seen") == Counter(
-            one.request_id for one in mine if one.event == "forwarded"
+            assert [record.request_id for record in mine if record.event == event] == ids
+        assert Counter(event.request_id for event in mine if event.event == "orphan-seen") == Counter(
+            event.request_id for event in mine if event.event == "forwarded"
         )
         live_once_at_a_time(mine)
 
@@ -259,28 +263,28 @@ def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
 def live_once_at_a_time(told: list[PastEvent]) -> None:
     """Check that groups, workers and queues of one key come and go in turn, and none that is gone sends an event."""
     group = queue = worker = in_hand = None
-    for one in told:
-        if one.event == "group-started":
+    for event in told:
+        if event.event == "group-started":
             assert group is None
             assert queue is not None
-            group = one.event_id
-        elif one.event == "group-stopped":
+            group = event.event_id
+        elif event.event == "group-stopped":
             assert group is not None
             assert in_hand is None
             group = worker = None
-        elif one.event == "started":
+        elif event.event == "started":
             assert group is not None
             assert worker is None
-            worker = one.worker_id
-        elif one.event == "request-received":
-            assert (one.worker_id, in_hand) == (worker, None)
-            in_hand = one.request_id
-        elif one.event == "finished":
-            assert (one.worker_id, one.request_id) == (worker, in_hand)
+            worker = event.worker_id
+        elif event.event == "request-received":
+            assert (event.worker_id, in_hand) == (worker, None)
+            in_hand = event.request_id
+        elif event.event == "finished":
+            assert (event.worker_id, event.request_id) == (worker, in_hand)
             in_hand = None
-        elif one.event == "queue-ready":
-            queue = one.event_id
-        elif one.event == "queue-deleted":
+        elif event.event == "queue-ready":
+            queue = event.event_id
+        elif event.event == "queue-deleted":
             assert group is None
             queue = None
     assert (group, queue) == (None, None)
@@ -295,8 +299,8 @@ def test_a_call_is_cold_exactly_when_its_key_was_idle_for_longer_than_its_delay(
         *calls, delays=lambda key: Delays(unbind, 500), debounce=debounce, statistics_interval=100, start=lambda: 1
     )
 
-    done = {one.request_id: one.time_ms for one in told if one.event == "finished"}
-    cold = {one.request_id for one in told if one.event == "orphan-seen"}
+    done = {event.request_id: event.time_ms for event in told if event.event == "finished"}
+    cold = {event.request_id for event in told if event.event == "orphan-seen"}
     last: dict[str, int] = {}
     binding = circumstances().binding
     for number, (at, key, _) in enumerate(calls, 1):

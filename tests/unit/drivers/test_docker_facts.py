@@ -19,7 +19,7 @@ ID = "0123456789abcdef" * 4
 def listing(*own: str, state: str = "running", **labels: str) -> dict[str, Any]:
     return {
         "Id": ID,
-        "Names": [f"/{one}" for one in own],
+        "Names": [f"/{name}" for name in own],
         "State": state,
         "Labels": {"osrdyne.key": "42", "osrdyne.template": "t", **labels},
     }

@@ -122,7 +122,7 @@ def test_a_group_gets_labels_and_environment_of_its_own(key: str) -> None:
 
     labels = made["Labels"]
     assert (labels["osrdyne.pool"], labels["osrdyne.instance"], labels["osrdyne.key"]) == ("core", "prod", key)
-    variables = dict(one.split("=", 1) for one in made["Env"])
+    variables = dict(variable.split("=", 1) for variable in made["Env"])
     assert variables["WORKER_KEY"] == key
     assert variables["WORKER_ID"] == "worker-1"
     assert variables["WORKER_CONSUMER_TIMEOUT"] == "90000"
@@ -132,7 +132,7 @@ def test_the_address_is_in_a_read_only_directory_and_nowhere_else() -> None:
     made = body({})
 
     assert "WORKER_AMQP_URI_FILE=/run/osrdyne/uri" in made["Env"]
-    assert not [one for one in made["Env"] if one.startswith("WORKER_AMQP_URI=")]
+    assert not [variable for variable in made["Env"] if variable.startswith("WORKER_AMQP_URI=")]
     [mount] = made["HostConfig"]["Mounts"]
     assert mount == {"Type": "bind", "Source": str(FILE.parent), "Target": "/run/osrdyne", "ReadOnly": True}
 

@@ -87,7 +87,7 @@ def test_all_that_was_declared_passes_through() -> None:
 
 @pytest.mark.parametrize("key", [*KEYS, "$(WORKER_ID) $$x"])
 def test_a_worker_gets_its_variables_and_the_address_from_the_secret(key: str) -> None:
-    environment = {one["name"]: one for one in worker_of(manifests().deployment(key))["env"]}
+    environment = {variable["name"]: variable for variable in worker_of(manifests().deployment(key))["env"]}
     assert environment.keys() == WORKER_VARIABLES | {"MODEL"}
     assert environment["WORKER_ID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert environment["WORKER_AMQP_URI"]["valueFrom"] == {"secretKeyRef": {"name": "worker", "key": "uri"}}
@@ -99,7 +99,9 @@ def test_a_worker_gets_its_variables_and_the_address_from_the_secret(key: str) -
 
 
 def test_a_key_cannot_refer_to_a_variable() -> None:
-    environment = {one["name"]: one.get("value") for one in worker_of(manifests().deployment("$(HOME)"))["env"]}
+    environment = {
+        variable["name"]: variable.get("value") for variable in worker_of(manifests().deployment("$(HOME)"))["env"]
+    }
     assert environment["WORKER_KEY"] == "$$(HOME)"
 
 
@@ -238,5 +240,5 @@ def test_what_is_sent_as_yaml_reads_the_same_as_json_and_holds_no_surrogate_pair
     assert json.loads(sent) == {"a": text}
     assert "\\ud83d" not in sent
     # YAML 1.2, "Character Set": all else must be escaped.
-    assert all(one == "\x85" or "\x20" <= one <= "\x7e" or one >= "\xa0" for one in sent)
+    assert all(character == "\x85" or "\x20" <= character <= "\x7e" or character >= "\xa0" for character in sent)
     assert not set(sent) & set("\u2028\ufeff\uffff")

@@ -60,13 +60,13 @@ class Seen:
         self.told.append((before.key if before else None, now.key if now else None))
 
     async def settled(self, *events: Manifest | Exception | None) -> None:
-        for one in events:
-            self.cluster.events.put_nowait(one)
+        for happening in events:
+            self.cluster.events.put_nowait(happening)
         for _ in range(10 + 2 * len(events)):
             await asyncio.sleep(0)
 
     def versions(self) -> dict[str, int]:
-        return {one.key: one.version for one in self.mirror.objects.values()}
+        return {thing.key: thing.version for thing in self.mirror.objects.values()}
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ async def test_a_watch_that_is_refused_does_not_list_without_pause_and_is_logged
             seen.cluster.events.put_nowait(ApiRefused("cannot watch: forbidden", 403))
         await asyncio.sleep(60)
         assert 5 < seen.cluster.listed < 30
-        assert [one.reason for one in caplog.records] == ["cannot watch: forbidden"]  # type: ignore[attr-defined]
+        assert [record.reason for record in caplog.records] == ["cannot watch: forbidden"]  # type: ignore[attr-defined]
 
 
 async def test_an_answer_is_seen_before_the_watch_reports_it_and_reported_once(seen: Seen) -> None:

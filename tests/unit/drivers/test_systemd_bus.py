@@ -12,12 +12,12 @@ from dbus_fast import Message, MessageType
 
 from osrdyne.drivers.systemd import bus
 from osrdyne.drivers.systemd.bus import BusError, DBusConnection, Listener, MethodCall
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 HELLO = MethodCall("/", "org.example", "Hello")
 
 
-def bus_at(path: Path, timeout: float = PATIENCE) -> DBusConnection:
+def bus_at(path: Path, timeout: float = PATIENCE_SECONDS) -> DBusConnection:
     async def prepare() -> None:
         pass
 
@@ -45,15 +45,15 @@ async def server(path: Path, says: bytes) -> AsyncIterator[None]:
 
     async with await asyncio.start_unix_server(serve, path):
         yield
-        await asyncio.wait_for(hung_up.wait(), PATIENCE)
+        await asyncio.wait_for(hung_up.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
     ("says", "timeout", "said"),
     [
         (b"", 0.2, "does not answer; see systemctl status dbus"),
-        (b"REJECTED EXTERNAL\r\n", PATIENCE, "authentication failed: REJECTED"),
-        (b"220 mail.example ESMTP\r\n", PATIENCE, "cannot reach the bus at .*: authentication failed"),
+        (b"REJECTED EXTERNAL\r\n", PATIENCE_SECONDS, "authentication failed: REJECTED"),
+        (b"220 mail.example ESMTP\r\n", PATIENCE_SECONDS, "cannot reach the bus at .*: authentication failed"),
         (b"OK 1234\r\n", 0.2, "does not answer"),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_listed_unit_is_its_groups_state(unit: tuple[str, str, str], state: tu
 
 def told() -> tuple[UnitWatch, list[tuple[str, UnitEvent]]]:
     found: list[tuple[str, UnitEvent]] = []
-    return UnitWatch(lambda name, one: found.append((name, one))), found
+    return UnitWatch(lambda name, unit: found.append((name, unit))), found
 
 
 def properties(one: Snapshot) -> dict[str, object]:
@@ -179,14 +179,14 @@ def test_only_the_run_that_was_asked_to_end_may_end_in_silence() -> None:
     watching.ask("a")
     watching.hear("a", properties(replace(RUNS, invocation="two")))
     watching.hear("a", properties(replace(FAILED, invocation="two")))
-    assert [one.error is None for _, one in found] == [True, False]
+    assert [unit.error is None for _, unit in found] == [True, False]
 
 
 def test_what_a_former_daemon_asked_to_stop_is_not_an_error() -> None:
     watching, found = told()
     assert watching.adopt("a", Listed("deactivating", "stop-sigterm", "stop"))
     watching.hear("a", properties(FAILED))
-    assert [one.error for _, one in found] == [None]
+    assert [unit.error for _, unit in found] == [None]
 
 
 def test_a_unit_that_systemd_forgot_without_a_word_is_reported() -> None:

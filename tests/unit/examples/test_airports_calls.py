@@ -63,7 +63,7 @@ def test_further_worlds_have_every_flight_a_little_earlier_or_later_under_keys_o
     found = list(calls.scaled(true, 3, seed=1))
 
     assert found == sorted(found)
-    assert [one for one in found if "-" not in one[1]] == true
+    assert [call for call in found if "-" not in call[1]] == true
     for world in ("-2", "-3"):
         mine = [(at, key.removesuffix(world)) for at, key in found if key.endswith(world)]
         assert Counter(key for _, key in mine) == Counter(key for _, key in true)
@@ -71,7 +71,9 @@ def test_further_worlds_have_every_flight_a_little_earlier_or_later_under_keys_o
             shifts = [
                 moved - at
                 for moved, at in zip(
-                    sorted(at for at, one in mine if one == key), [at for at, one in true if one == key], strict=True
+                    sorted(at for at, call in mine if call == key),
+                    [at for at, call in true if call == key],
+                    strict=True,
                 )
             ]
             assert max(map(abs, shifts)) <= calls.JITTER

@@ -59,7 +59,7 @@ def watching(started: int) -> group_watch.GroupWatch:
 @pytest.mark.looptime
 async def test_the_demo_waits_for_workers_that_are_being_started_however_long_they_take() -> None:
     asks = replay.plan(departures((0, "BOS")), speed=60)
-    pool = Pool(start=demo.SILENCE + 30)
+    pool = Pool(start=demo.SILENCE_SECONDS + 30)
     [outcome] = await demo.replayed(pool.call, asks, replay.Progress(), watching(started=1))
     assert outcome.status == "ok"
 
@@ -71,7 +71,7 @@ async def test_the_demo_ends_soon_when_no_worker_answers_and_none_is_started(
 ) -> None:
     asks = replay.plan(departures((0, "BOS")), speed=60)
     with pytest.raises(demo.NobodyAnswers, match="is the daemon running"):
-        await demo.replayed(Pool(start=demo.SILENCE + 30).call, asks, replay.Progress(), watch)
+        await demo.replayed(Pool(start=demo.SILENCE_SECONDS + 30).call, asks, replay.Progress(), watch)
 
 
 @pytest.fixture(scope="module")

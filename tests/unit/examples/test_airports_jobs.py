@@ -108,15 +108,15 @@ def test_overlapping_runs_make_a_bad_account() -> None:
 
 def test_as_many_processes_of_each_kind_are_killed_as_asked_before_the_last_jobs_are_done() -> None:
     kills = jobs_kills.plan(1000, {"worker": 20, "broker": 3, "redo": 0}, Random(1))
-    assert [one.what for one in kills].count("worker") == 20
-    assert [one.what for one in kills].count("broker") == 3
+    assert [kill.what for kill in kills].count("worker") == 20
+    assert [kill.what for kill in kills].count("broker") == 3
     assert len(kills) == 23
     assert kills == sorted(kills)
-    assert all(0 <= one.after <= 900 for one in kills)
+    assert all(0 <= kill.after <= 900 for kill in kills)
 
 
 def test_kills_of_one_kind_are_spread_over_the_jobs() -> None:
-    after = [one.after for one in jobs_kills.plan(1000, {"broker": 3}, Random(2))]
+    after = [kill.after for kill in jobs_kills.plan(1000, {"broker": 3}, Random(2))]
     assert after[0] < 300 <= after[1] < 600 <= after[2]
 
 

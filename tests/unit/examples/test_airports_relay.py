@@ -37,8 +37,8 @@ def test_a_request_that_ran_twice_or_has_a_wrong_answer_makes_a_bad_account() ->
 def test_the_demo_knows_what_each_error_of_a_caller_says() -> None:
     known = {
         name
-        for name, one in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(one, errors.RelayError) and one is not errors.RelayError
+        for name, error in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(error, errors.RelayError) and error is not errors.RelayError
     }
     # Errors of serving nodes, of workers and of streams: no caller of the demo gets them.
     others = {"CallRefused", "CallerGone", "NodeStopping", "StreamLost", "UnknownRequest", "UnreadableRecord"}

@@ -18,7 +18,7 @@ Files = dict[str, str]
 
 def pulumi() -> Files:
     users = topology(PoolSettings("core")).users
-    return {f"{name}.uri": kind for one in users for name, kind in kinds(one).items()}
+    return {f"{name}.uri": kind for user in users for name, kind in kinds(user).items()}
 
 
 def ansible() -> Files:
@@ -60,7 +60,7 @@ def test_names_and_passwords_of_any_characters_are_percent_encoded_in_addresses(
 
     files = plugin("filter/osrdyne.py").osrdyne_address_files(credentials, places, "a/b", "?cacertfile=/ca", owners)
 
-    made = {one["name"]: (one["content"], one["owner"]) for one in files}
+    made = {file["name"]: (file["content"], file["owner"]) for file in files}
     login = "o%27b%40c:a%3Ab%2Fc%20d%25"
     assert made["worker.uri"] == (f"amqps://{login}@broker:5671/a%2Fb?cacertfile=/ca\n", "account of worker")
     assert made["monitor-management.uri"] == (f"https://{login}@broker:15671?cacertfile=/ca\n", "account of monitor")

@@ -31,7 +31,7 @@ class Answering:
 
 
 def test_it_looks_again_after_the_same_time(module: Any) -> None:
-    assert module.LOOK_AGAIN == lost.LOOK_AGAIN
+    assert module.LOOK_AGAIN == lost.LOOK_AGAIN_SECONDS
 
 
 def test_it_judges_members_alike(module: Any) -> None:
@@ -39,7 +39,7 @@ def test_it_judges_members_alike(module: Any) -> None:
         {"Node Name": "rabbit@a", "Raft State": state, "Term": term, "Last Log Index": index}
         for state, term, index in itertools.product(("follower", "leader", "noproc"), (0, 1, ""), (0, 1, ""))
     ]
-    for answer in ([], *([one] for one in members), *map(list, itertools.combinations(members, 2))):
+    for answer in ([], *([member] for member in members), *map(list, itertools.combinations(members, 2))):
         assert module.never_led(Answering(answer), "v", "q") == quorum.never_led(quorum.read(answer)), answer
 
 

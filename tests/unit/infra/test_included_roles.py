@@ -23,5 +23,9 @@ def test_a_role_with_handlers_is_included_without_them() -> None:
     with_handlers = {f"osrdyne.pool.{handlers.parent.parent.name}" for handlers in ROLES.glob("*/handlers/main.yml")}
     assert with_handlers
     found = [(folder.name, role) for folder in ROLES.iterdir() for role in included(folder)]
-    assert [one for one in found if one[1]["name"] in with_handlers and one[1].get("handlers_from") != "none"] == []
+    assert [
+        include
+        for include in found
+        if include[1]["name"] in with_handlers and include[1].get("handlers_from") != "none"
+    ] == []
     assert with_handlers & {role["name"] for _, role in found}

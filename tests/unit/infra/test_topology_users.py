@@ -31,7 +31,7 @@ def test_users_carry_the_instance_where_one_is_named(instance: str, client: str)
     made = topology(PoolSettings("core", instance))
 
     assert made.users[0].name == client
-    assert [one.user for one in made.permissions] == [one.name for one in made.users]
+    assert [permission.user for permission in made.permissions] == [user.name for user in made.users]
 
 
 @given(INSTANCES, INSTANCES)

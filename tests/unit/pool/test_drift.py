@@ -44,11 +44,11 @@ def request_queue(key: str) -> Queue:
 
 
 def without(values: tuple[object, ...], name: str) -> tuple[object, ...]:
-    return tuple(one for one in values if getattr(one, "name", None) != name)
+    return tuple(value for value in values if getattr(value, "name", None) != name)
 
 
 def said(findings: list[Finding]) -> list[tuple[str, str]]:
-    return [(one.rule, one.object) for one in findings]
+    return [(finding.rule, finding.object) for finding in findings]
 
 
 def test_a_broker_as_declared_has_no_drift_whatever_else_is_on_it() -> None:
@@ -71,7 +71,7 @@ def test_a_missing_object_is_found(part: str, name: str, kind: str) -> None:
 
 
 def test_a_missing_binding_is_found() -> None:
-    found = drift(OURS, live(bindings=tuple(one for one in live().bindings if one.queue != "core-orphan")))
+    found = drift(OURS, live(bindings=tuple(binding for binding in live().bindings if binding.queue != "core-orphan")))
 
     assert said(found) == [("missing", "binding core-orphan-xchg -> core-orphan")]
 
@@ -88,10 +88,12 @@ def test_a_missing_binding_is_found() -> None:
 def test_a_changed_object_is_found_with_both_values(
     part: str, name: str, change: dict[str, object], said_so: str
 ) -> None:
-    changed = tuple(replace(one, **change) if one.name == name else one for one in getattr(live(), part))
-    found = [one for one in drift(OURS, live(**{part: changed})) if one.rule == "differs"]
+    changed = tuple(
+        replace(finding, **change) if finding.name == name else finding for finding in getattr(live(), part)
+    )
+    found = [finding for finding in drift(OURS, live(**{part: changed})) if finding.rule == "differs"]
 
-    assert [one.object.split()[1] for one in found] == [name]
+    assert [finding.object.split()[1] for finding in found] == [name]
     assert said_so in found[0].problem
 
 
@@ -101,7 +103,7 @@ def test_only_the_values_of_a_table_that_differ_are_named_each_with_what_is_decl
     changed = (replace(OURS.policies[1], definition=definition),)
     found = drift(OURS, live(policies=(*OURS.policies[:1], *changed, *OURS.policies[2:])))
 
-    (problem,) = [one.problem for one in found if one.rule == "differs"]
+    (problem,) = [finding.problem for finding in found if finding.rule == "differs"]
     assert problem == (
         "definition.overflow is not set, declared is 'reject-publish', definition.delivery-limit is 20, declared is 5, "
         "definition.expires is 5, declared is not set; apply the topology"
@@ -113,8 +115,8 @@ def test_only_the_values_of_a_table_that_differ_are_named_each_with_what_is_decl
 
 def overridden(*foreign: Policy, **changes: tuple[object, ...]) -> dict[str, str]:
     found = drift(OURS, live(policies=(*live().policies, *foreign), **changes))
-    assert {one.rule for one in found} <= {"overridden"}
-    return {one.object: one.problem for one in found}
+    assert {finding.rule for finding in found} <= {"overridden"}
+    return {finding.object: finding.problem for finding in found}
 
 
 def test_a_foreign_policy_of_higher_priority_is_found_on_every_object_it_takes() -> None:
@@ -176,7 +178,7 @@ def test_a_foreign_pattern_that_python_cannot_read_does_not_stop_the_comparison(
 
 def test_an_operator_policy_that_changes_what_is_declared_is_found() -> None:
     operator = Policy("cap", "^core-(orphan|dl)$", "queues", {"message-ttl": 600_000, "max-length": 9})
-    found = {one.object: one.problem for one in drift(OURS, live(operator_policies=(operator,)))}
+    found = {finding.object: finding.problem for finding in drift(OURS, live(operator_policies=(operator,)))}
 
     assert found.keys() == {"queue core-orphan", "queue core-dl"}
     assert "operator policy cap, which sets max-length 9;" in found["queue core-orphan"]
@@ -244,8 +246,11 @@ def test_a_queue_that_only_has_the_name_of_a_request_queue_is_found(queue: Queue
 
 
 def test_users_and_permissions_are_compared_when_asked() -> None:
-    users = tuple(replace(one, tags=("administrator",)) if one.name == "core-daemon" else one for one in OURS.users)
-    permissions = tuple(replace(one, write=".*") if one.user == "core-client" else one for one in OURS.permissions[:-1])
+    users = tuple(replace(user, tags=("administrator",)) if user.name == "core-daemon" else user for user in OURS.users)
+    permissions = tuple(
+        replace(permission, write=".*") if permission.user == "core-client" else permission
+        for permission in OURS.permissions[:-1]
+    )
     there = live(users=users, permissions=permissions)
 
     assert drift(OURS, there) == []
@@ -298,8 +303,8 @@ def test_a_foreign_policy_that_matches_ours_is_judged() -> None:
     catch_all = Policy("all", ".*", "queues", {"max-length": 5}, 10)
     part = concerning(OURS, live(policies=(*live().policies, catch_all)))
 
-    assert {one.rule for one in lint(part, ["core-req-42"])} >= {"policy-unanchored", "policy-overlap"}
+    assert {finding.rule for finding in lint(part, ["core-req-42"])} >= {"policy-unanchored", "policy-overlap"}
 
 
 def test_request_queues_are_found_by_their_name() -> None:
-    assert [one.name for one in request_queues("core", live())] == ["core-req-42"]
+    assert [queue.name for queue in request_queues("core", live())] == ["core-req-42"]

@@ -19,7 +19,7 @@ DECLARED = topology(POOL)
 
 
 def test_clients_and_workers_have_the_connections_of_the_settings() -> None:
-    most = {one.role: one.limits["max-connections"] for one in DECLARED.users}
+    most = {user.role: user.limits["max-connections"] for user in DECLARED.users}
 
     assert (most["client"], most["worker"]) == (10, 200)
 
@@ -28,12 +28,12 @@ def test_a_client_may_open_all_the_channels_that_it_uses() -> None:
     # One to publish on, one to consume replies on, and its lanes.
     most = 2 + lanes.AT_WORK + lanes.MOST_LATE
 
-    assert all(one.limits["max-channels"] >= most * one.limits["max-connections"] for one in DECLARED.users)
+    assert all(user.limits["max-channels"] >= most * user.limits["max-connections"] for user in DECLARED.users)
 
 
 def test_the_virtual_host_has_room_for_all_groups_and_reply_queues_and_for_all_connections() -> None:
     assert DECLARED.vhost_limits["max-queues"] >= len(DECLARED.queues) + 2 + 50 + 10
-    assert DECLARED.vhost_limits["max-connections"] == sum(one.limits["max-connections"] for one in DECLARED.users)
+    assert DECLARED.vhost_limits["max-connections"] == sum(user.limits["max-connections"] for user in DECLARED.users)
 
 
 def test_what_several_pools_need_of_one_virtual_host_adds_up() -> None:
@@ -46,9 +46,9 @@ def test_what_several_pools_need_of_one_virtual_host_adds_up() -> None:
 def test_a_pool_counts_its_neighbours_and_each_of_several_comes_to_the_same_sum() -> None:
     other = PoolSettings("other", limits=PoolLimits(groups=7, client_connections=3, worker_connections=5))
 
-    ours, theirs = (topology(one) for one in limits.sharing([POOL, other]))
+    ours, theirs = (topology(settings) for settings in limits.sharing([POOL, other]))
 
-    alone = [topology(one).vhost_limits for one in (POOL, other)]
+    alone = [topology(settings).vhost_limits for settings in (POOL, other)]
     assert ours.vhost_limits == theirs.vhost_limits == limits.together(alone)
     written = PoolSettings.from_mapping({"name": "other", "neighbours": {"core": asdict(POOL.limits)}})
     assert topology(written).neighbours == ("core",)
@@ -80,7 +80,7 @@ def test_a_neighbour_that_is_the_pool_itself_or_no_pool_is_refused(neighbours: d
 def test_a_limit_of_the_virtual_host_that_is_missing_or_too_low_is_drift(there: dict[str, int], rule: str) -> None:
     live = replace(DECLARED, vhost_limits=there)
 
-    found = {one.object: one for one in drift(DECLARED, live)}
+    found = {finding.object: finding for finding in drift(DECLARED, live)}
 
     finding = found["limit max-queues of the virtual host"]
     assert finding.rule == rule
@@ -107,4 +107,4 @@ def test_limits_of_a_user_that_differ_are_drift_where_users_are_compared() -> No
 def test_a_daemon_acts_on_a_broker_without_limits() -> None:
     without = replace(DECLARED, vhost_limits={})
 
-    assert not [one for one in drift(needed_to_act(DECLARED), without) if one.rule == "missing"]
+    assert not [finding for finding in drift(needed_to_act(DECLARED), without) if finding.rule == "missing"]

@@ -27,7 +27,7 @@ ROUTE = {"dead-letter-exchange": "x", "dead-letter-strategy": "at-least-once", "
 
 
 def rules(found: Topology, request_queues: tuple[str, ...] = ()) -> list[str]:
-    return [one.rule for one in lint(found, request_queues)]
+    return [finding.rule for finding in lint(found, request_queues)]
 
 
 def with_policies(*policies: Policy) -> Topology:
@@ -49,10 +49,10 @@ def test_nothing_is_found_in_our_own_topology(pool: str) -> None:
 def test_nothing_is_found_where_several_of_our_pools_share_a_vhost() -> None:
     pools = [topology(PoolSettings(name)) for name in ("a", "a-b", "b")]
     both = Topology(
-        tuple(one for pool in pools for one in pool.exchanges),
-        tuple(one for pool in pools for one in pool.queues),
-        tuple(one for pool in pools for one in pool.bindings),
-        tuple(one for pool in pools for one in pool.policies),
+        tuple(exchange for pool in pools for exchange in pool.exchanges),
+        tuple(queue for pool in pools for queue in pool.queues),
+        tuple(binding for pool in pools for binding in pool.bindings),
+        tuple(policy for pool in pools for policy in pool.policies),
     )
 
     assert lint(both, [queue for pool in ("a", "a-b", "b") for queue in sample_request_queues(pool)]) == []
@@ -107,20 +107,25 @@ def test_policies_of_different_priority_may_overlap() -> None:
 def test_policies_that_overlap_only_on_a_request_queue_are_found() -> None:
     catch_all = Policy("ha", "^", "all", {"max-length": 5})
 
-    found = [one for one in lint(replace(OURS, policies=(*OURS.policies, catch_all))) if one.rule == "policy-overlap"]
+    found = [
+        finding
+        for finding in lint(replace(OURS, policies=(*OURS.policies, catch_all)))
+        if finding.rule == "policy-overlap"
+    ]
 
-    assert "policies core-req and ha" in {one.object for one in found}
+    assert "policies core-req and ha" in {finding.object for finding in found}
 
 
 def test_a_pattern_that_leaves_some_request_queues_out_is_found() -> None:
     narrow = tuple(
-        replace(one, pattern="^core-req-[0-9a-z=,]*$") if one.name == "core-req" else one for one in OURS.policies
+        replace(policy, pattern="^core-req-[0-9a-z=,]*$") if policy.name == "core-req" else policy
+        for policy in OURS.policies
     )
 
     found = lint(replace(OURS, policies=narrow))
 
-    assert {one.rule for one in found} == {"no-dead-letter-route"}
-    assert all(one.object.startswith("queue core-req-~") for one in found)
+    assert {finding.rule for finding in found} == {"no-dead-letter-route"}
+    assert all(finding.object.startswith("queue core-req-~") for finding in found)
 
 
 @pytest.mark.parametrize(("key", "value"), [("x-delivery-limit", "5"), ("x-dead-letter-exchange", 1), ("x-max-age", 7)])
@@ -135,7 +140,7 @@ def test_a_boolean_is_not_a_number() -> None:
 def test_a_dead_letter_exchange_without_a_queue_is_found() -> None:
     ends = replace(GOOD, bindings=(), policies=(Policy("p", "^q$", "queues", ROUTE),))
 
-    assert [one.problem for one in lint(ends)] == [
+    assert [finding.problem for finding in lint(ends)] == [
         "dead-letter exchange 'x' has no queue; declare it and bind a queue to it"
     ]
 
@@ -187,25 +192,32 @@ def test_two_calls_return_the_same_topology() -> None:
 
 def test_no_pattern_of_a_pool_takes_anothers_objects() -> None:
     other = topology(PoolSettings("core-b"))
-    names = [*(("exchange", one.name) for one in other.exchanges), *((one.type, one.name) for one in other.queues)]
-    names += [("quorum", one) for one in sample_request_queues("core-b")]
+    names = [
+        *(("exchange", exchange.name) for exchange in other.exchanges),
+        *((queue.type, queue.name) for queue in other.queues),
+    ]
+    names += [("quorum", queue) for queue in sample_request_queues("core-b")]
 
-    assert [one for one in OURS.policies for kind, name in names if matches(one, kind, name)] == []
+    assert [policy for policy in OURS.policies for kind, name in names if matches(policy, kind, name)] == []
 
 
 def test_the_users_can_have_other_names() -> None:
     users = Users("c", "w", "d", "m")
     named = topology(PoolSettings("core"), users)
 
-    assert [one.name for one in named.users] == [one.user for one in named.permissions] == ["c", "w", "d", "m"]
-    assert [one.role for one in named.users] == ["client", "worker", "daemon", "monitor"]
+    assert (
+        [user.name for user in named.users]
+        == [permission.user for permission in named.permissions]
+        == ["c", "w", "d", "m"]
+    )
+    assert [user.role for user in named.users] == ["client", "worker", "daemon", "monitor"]
 
 
 def test_settings_reach_the_policies_in_the_brokers_units() -> None:
     settings = PoolSettings(
         "core", message_ttl=1.5, orphan_ttl=2, consumer_timeout=60, delivery_limit=3, events_max_age=90
     )
-    policies = {one.name: one.definition for one in topology(settings).policies}
+    policies = {policy.name: policy.definition for policy in topology(settings).policies}
 
     assert policies["core-req"]["message-ttl"] == 1500
     assert policies["core-req"]["consumer-timeout"] == 60_000

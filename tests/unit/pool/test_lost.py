@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from osrdyne_pool.broker import lost, quorum
-from osrdyne_pool.broker.lost import LOOK_AGAIN, Evidence
+from osrdyne_pool.broker.lost import LOOK_AGAIN_SECONDS, Evidence
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
 
@@ -18,8 +18,8 @@ CORE = topology(PoolSettings("core"))
 
 def test_a_queue_is_lost_after_two_looks_far_enough_apart() -> None:
     one = Evidence().after({"core-orphan": True, "core-dl": False}, 10.0)
-    soon = one.after({"core-orphan": True}, 10.0 + LOOK_AGAIN / 2)
-    later = soon.after({"core-orphan": True}, 10.0 + LOOK_AGAIN)
+    soon = one.after({"core-orphan": True}, 10.0 + LOOK_AGAIN_SECONDS / 2)
+    later = soon.after({"core-orphan": True}, 10.0 + LOOK_AGAIN_SECONDS)
 
     assert one.suspects == {"core-orphan"}
     assert one.lost == frozenset()
@@ -41,7 +41,7 @@ def test_a_queue_that_has_a_leader_in_between_is_not_a_suspect_any_more() -> Non
     led = Evidence().after({"core-orphan": True}, 10.0).after({"core-orphan": False}, 11.0)
 
     assert led.suspects == frozenset()
-    assert led.after({"core-orphan": True}, 10.0 + 2 * LOOK_AGAIN).lost == frozenset()
+    assert led.after({"core-orphan": True}, 10.0 + 2 * LOOK_AGAIN_SECONDS).lost == frozenset()
 
 
 def test_what_is_known_to_be_lost_stays_so_until_a_look_shows_a_leader() -> None:
@@ -89,8 +89,8 @@ def test_only_static_quorum_queues_are_asked_for_their_members() -> None:
 
 
 def test_a_stream_is_lost_when_its_binding_is_there_and_it_is_not_listed() -> None:
-    others = tuple(one for one in CORE.queues if one.name != "core-events")
-    unbound = tuple(one for one in CORE.bindings if one.queue != "core-events")
+    others = tuple(queue for queue in CORE.queues if queue.name != "core-events")
+    unbound = tuple(binding for binding in CORE.bindings if binding.queue != "core-events")
 
     assert lost.lost_streams(CORE, replace(CORE, queues=others)) == ("core-events",)
     assert lost.lost_streams(CORE, CORE) == ()
@@ -101,7 +101,7 @@ def test_a_stream_is_lost_when_its_binding_is_there_and_it_is_not_listed() -> No
 def test_each_static_queue_has_its_mend() -> None:
     said = lost.problems(CORE, "osrdyne")
 
-    assert said.keys() == {one.name for one in CORE.queues}
+    assert said.keys() == {queue.name for queue in CORE.queues}
     assert "`rabbitmqctl eval \"ra:trigger_election({'osrdyne_core-dl', node()}).\"`" in said["core-dl"]
     assert "osrdyne_mend_lost_queues=true" in said["core-dl"]
     assert "rabbit_stream_coordinator:new_stream" in said["core-events"]

@@ -33,11 +33,11 @@ def test_what_is_declared_is_what_is_read() -> None:
     listings: dict[str, list[dict[str, Any]]] = {
         "vhost-limits": [{"vhost": "v", "value": dict(DECLARED.vhost_limits)}],
     }
-    limits = {one.name: dict(one.limits) for one in DECLARED.users}
-    for one in management_json.requests(DECLARED, "v"):
-        if one.path[0].endswith("-limits"):
+    limits = {user.name: dict(user.limits) for user in DECLARED.users}
+    for request in management_json.requests(DECLARED, "v"):
+        if request.path[0].endswith("-limits"):
             continue
-        kind, raw = listed(one)
+        kind, raw = listed(request)
         if kind == "users":
             raw["limits"] = limits[raw["name"]]
         listings.setdefault(kind, []).append(raw)
@@ -45,13 +45,15 @@ def test_what_is_declared_is_what_is_read() -> None:
     found = management_json.read(listings)
 
     # The API knows neither pools nor roles, and the request exchange is declared last.
-    nameless = tuple(dataclasses.replace(one, role="") for one in DECLARED.users)
-    assert sorted(one.name for one in found.exchanges) == sorted(one.name for one in DECLARED.exchanges)
+    nameless = tuple(dataclasses.replace(user, role="") for user in DECLARED.users)
+    assert sorted(exchange.name for exchange in found.exchanges) == sorted(
+        exchange.name for exchange in DECLARED.exchanges
+    )
     assert found == dataclasses.replace(DECLARED, pool="", users=nameless, exchanges=found.exchanges)
 
 
 def test_nothing_can_be_lost_while_it_is_declared() -> None:
-    kinds = [(one.path[0], one.path[-1]) for one in management_json.requests(DECLARED, "v")]
+    kinds = [(request.path[0], request.path[-1]) for request in management_json.requests(DECLARED, "v")]
     order = [kind for number, (kind, _) in enumerate(kinds) if number == 0 or kinds[number - 1][0] != kind]
 
     of_vhost, *rest = order
@@ -61,11 +63,15 @@ def test_nothing_can_be_lost_while_it_is_declared() -> None:
 
 
 def test_every_limit_of_a_user_and_of_the_virtual_host_is_requested() -> None:
-    requested = {one.path: one.body["value"] for one in management_json.requests(DECLARED, "v") if "value" in one.body}
+    requested = {
+        request.path: request.body["value"]
+        for request in management_json.requests(DECLARED, "v")
+        if "value" in request.body
+    }
 
     assert requested == {
         **{("vhost-limits", "v", name): value for name, value in DECLARED.vhost_limits.items()},
-        **{("user-limits", one.name, name): value for one in DECLARED.users for name, value in one.limits.items()},
+        **{("user-limits", user.name, name): value for user in DECLARED.users for name, value in user.limits.items()},
     }
     assert {path[2] for path in requested} == {"max-queues", "max-connections", "max-channels"}
 

@@ -28,8 +28,8 @@ def test_durations_are_kept_as_seconds() -> None:
 
 
 def test_every_setting_can_be_given() -> None:
-    assert settings._PARSERS.keys() == {one.name for one in fields(PoolSettings)}
-    assert settings._REDO_PARSERS.keys() == {one.name for one in fields(RedoSettings)}
+    assert settings._PARSERS.keys() == {field.name for field in fields(PoolSettings)}
+    assert settings._REDO_PARSERS.keys() == {field.name for field in fields(RedoSettings)}
 
 
 def test_an_override_changes_the_delays_of_its_key_only() -> None:

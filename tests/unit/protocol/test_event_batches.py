@@ -20,7 +20,7 @@ def event(number: int = 0, worker_id: str | None = "w1", request_id: str = "r") 
 
 
 def read(told: list[Any]) -> list[dict[str, Any]]:
-    return [dict(one) for message in pack(told) for one in unpack(message.headers, message.body)]
+    return [dict(event) for message in pack(told) for event in unpack(message.headers, message.body)]
 
 
 def test_one_event_is_a_message_with_its_headers_and_no_body() -> None:
@@ -41,8 +41,8 @@ def test_what_is_too_large_for_one_message_is_several_and_keeps_its_order() -> N
     told = [event(number, request_id="ü" * 250) for number in range(100)]
     messages = [*pack(told)]
     assert len(messages) > 1
-    assert all(len(one.body) <= MAX_BATCH_BYTES for one in messages)
-    assert sum(one.events for one in messages) == 100
+    assert all(len(message.body) <= MAX_BATCH_BYTES for message in messages)
+    assert sum(message.events for message in messages) == 100
     assert read(told) == told
 
 
@@ -56,7 +56,7 @@ def test_events_of_several_workers_keep_their_workers() -> None:
         st.dictionaries(
             st.text(st.characters(codec="utf-8")),
             st.text(st.characters(codec="utf-8")) | st.integers(-(2**63), 2**63 - 1),
-        ).filter(lambda one: one.get("x-event") not in (BATCH, BATCH.encode())),
+        ).filter(lambda event: event.get("x-event") not in (BATCH, BATCH.encode())),
         min_size=1,
         max_size=8,
     )

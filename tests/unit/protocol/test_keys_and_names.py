@@ -189,7 +189,7 @@ def test_a_broken_address_of_direct_reply_to_is_none(address: str) -> None:
 @example("a-reply-b", "-" + "0" * 32)
 def test_no_object_of_a_pool_has_the_name_of_a_reply_queue(pool: str, key: str) -> None:
     declared = topology(PoolSettings(pool))
-    static = [*(one.name for one in declared.queues), *(one.name for one in declared.exchanges)]
+    static = [*(queue.name for queue in declared.queues), *(exchange.name for exchange in declared.exchanges)]
     names = PoolNames(pool)
     for name in (*static, names.leader_queue, names.poison_lock_queue, names.request_queue(key)):
         assert not is_reply_address(name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.durations import LONGEST_TIMEOUT, timeout_of
+from osrdyne_protocol.durations import LONGEST_TIMEOUT_SECONDS, timeout_of
 from osrdyne_protocol.errors import InvalidTimeout, OsrdyneError
 
 
@@ -19,8 +19,8 @@ from osrdyne_protocol.errors import InvalidTimeout, OsrdyneError
         (5, 5.0),
         (0.001, 0.001),
         (Fraction(1, 2), 0.5),
-        (LONGEST_TIMEOUT, LONGEST_TIMEOUT),
-        *((value, math.inf) for value in (math.inf, 2 * LONGEST_TIMEOUT, 1e300, 10**400)),
+        (LONGEST_TIMEOUT_SECONDS, LONGEST_TIMEOUT_SECONDS),
+        *((value, math.inf) for value in (math.inf, 2 * LONGEST_TIMEOUT_SECONDS, 1e300, 10**400)),
         pytest.param(10**5000, math.inf, id="too many digits for a text"),
     ],
 )

@@ -60,7 +60,7 @@ def test_why_a_request_ended_is_said_to_its_own_client_and_forgotten_after_many_
 
 def test_a_worker_is_silent_only_where_no_connection_is_there() -> None:
     state = NodeState()
-    old, heard, settling = (taken(state, one) for one in "123")
+    old, heard, settling = (taken(state, number) for number in "123")
     heard.connections, settling.settling = 1, True
     taken(state, "4", now=10.0)
 

@@ -23,7 +23,7 @@ from osrdyne_relay.client.addresses import Nodes, timeout_at
 from osrdyne_relay.errors import NodeLost, NodesAway
 from osrdyne_relay.worker import RelayWorker
 from testbed.authority import Authority
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 
 TOKEN = "a-token-of-some-client-of-a-node"
 
@@ -53,13 +53,13 @@ class StillNode:
     def open(self) -> int:
         """How many sockets of this process are connected to it."""
         ours = psutil.Process().net_connections("tcp4")
-        return [one.raddr[1:] for one in ours].count((self.listener.getsockname()[1],))
+        return [our.raddr[1:] for our in ours].count((self.listener.getsockname()[1],))
 
     def close(self) -> None:
         self.listener.shutdown(2)
         self._thread.join()
-        for one in (self.listener, *self.connections):
-            one.close()
+        for door in (self.listener, *self.connections):
+            door.close()
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ async def test_a_name_that_is_not_found_in_time_sends_nothing_and_the_next_node_
 
     def slow(host: str, *more: Any, **options: Any) -> Any:
         if host == "slow.test":
-            over.wait(PATIENCE)
+            over.wait(PATIENCE_SECONDS)
         return found(host, *more, **options)
 
     monkeypatch.setattr(socket_module, "getaddrinfo", slow)

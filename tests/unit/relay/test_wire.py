@@ -22,7 +22,7 @@ from osrdyne_relay.errors import (
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 json_like = st.recursive(
-    st.none() | st.booleans() | st.floats() | texts, lambda one: st.lists(one) | st.dictionaries(texts, one)
+    st.none() | st.booleans() | st.floats() | texts, lambda value: st.lists(value) | st.dictionaries(texts, value)
 )
 
 
@@ -49,7 +49,7 @@ def test_a_frame_is_read_as_it_was_written(head: dict[str, str], body: bytes) ->
     assert wire.unframe(wire.frame(head, body)) == (head, body)
 
 
-@given(st.binary(max_size=100) | json_like.map(lambda one: json.dumps(one).encode()))
+@given(st.binary(max_size=100) | json_like.map(lambda value: json.dumps(value).encode()))
 def test_of_any_bytes_comes_a_head_or_an_error(data: bytes) -> None:
     try:
         head, _ = wire.unframe(data)

@@ -149,17 +149,27 @@ def test_the_bill_of_an_image_names_packages_of_python_and_debian(wheels: Wheels
 
     found = image_bill.document("it", made.place, "base:1@sha256:0", status)
 
-    components = {one["bom-ref"]: one for one in found["components"]}
+    components = {component["bom-ref"]: component for component in found["components"]}
     assert found["metadata"]["component"]["version"] == components_version(components, "osrdyne-worker")
-    assert {one["name"] for one in components.values()} >= {"osrdyne-amqp", "pika", "libc6", "tzdata", "cpython"}
-    assert "gone" not in {one["name"] for one in components.values()}
+    assert {component["name"] for component in components.values()} >= {
+        "osrdyne-amqp",
+        "pika",
+        "libc6",
+        "tzdata",
+        "cpython",
+    }
+    assert "gone" not in {component["name"] for component in components.values()}
     assert "pkg:deb/debian/tzdata@1%3A2026a%2Bx-0%2Bdeb13u1?arch=all" in components
-    assert all(one.get("licenses") for one in components.values() if one["purl"].startswith("pkg:pypi/osrdyne"))
+    assert all(
+        component.get("licenses")
+        for component in components.values()
+        if component["purl"].startswith("pkg:pypi/osrdyne")
+    )
     assert found["dependencies"] == [{"ref": "image", "dependsOn": [*components]}]
 
 
 def components_version(components: dict[str, dict[str, str]], name: str) -> str:
-    (version,) = (one["version"] for one in components.values() if one["name"] == name)
+    (version,) = (component["version"] for component in components.values() if component["name"] == name)
     return version
 
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 import setup
 from testbed.distributions import Environment, Wheels, size
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.unit.release.alone import FIRST
 
 #: What is installed -> the group of commands that it brings.
@@ -39,7 +39,7 @@ def test_a_package_that_is_installed_alone_does_what_its_page_says(
 
 
 def test_each_package_is_installed_alone() -> None:
-    assert len({Requirement(one).name for one in FIRST}) == len(setup.packages())
+    assert len({Requirement(requirement).name for requirement in FIRST}) == len(setup.packages())
 
 
 @pytest.mark.parametrize("package", COMMANDS)
@@ -129,7 +129,7 @@ def test_a_daemon_without_what_serves_the_status_says_so_and_goes_on(alone: Envi
         until(lambda: "the broker cannot be used" in log.read_text(), what="the daemon looks for its broker")
     finally:
         process.terminate()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     said = 'warning the status is not served reason="aiohttp is not installed; install osrdyne[status]"'
     assert said in log.read_text()
 

@@ -111,15 +111,15 @@ def look_at_packages(folder: Path, tmp_path: Path) -> None:
 
 def look_at_bill(bill: dict[str, object], folder: Path) -> None:
     """The bill of materials names our wheels, and all that they bring, down to the last."""
-    components = {one["bom-ref"]: one for one in bill["components"]}  # type: ignore[attr-defined]
-    needs = {one["ref"]: one["dependsOn"] for one in bill["dependencies"]}  # type: ignore[attr-defined]
+    components = {component["bom-ref"]: component for component in bill["components"]}  # type: ignore[attr-defined]
+    needs = {dependency["ref"]: dependency["dependsOn"] for dependency in bill["dependencies"]}  # type: ignore[attr-defined]
     assert {"release", *components} == needs.keys()
     reached, waiting = set(), ["release"]
     while waiting:
         reached.add(one := waiting.pop())
         waiting += set(needs[one]) - reached
     assert reached == needs.keys()
-    names = {one["name"] for one in components.values()}
+    names = {component["name"] for component in components.values()}
     assert {"osrdyne", "pika", "aiohttp", "yarl", "pydantic-core", "python-qpid-proton", "py4j"} <= names
     assert not {"pytest", "ruff", "ansible", "flit-core"} & names
     for wheel in folder.glob("*.whl"):

@@ -11,7 +11,7 @@ _NAMED = re.compile(r"`((?:unit|broker|drivers|simulation|security|faults|bus)/[
 
 def named_in(page: str) -> list[str]:
     """Return the tests, and the files of tests (`unit/*`, `unit/test_target::*`), that a page names."""
-    return sorted({one for one in _NAMED.findall(page) if not one.endswith("/")})
+    return sorted({match for match in _NAMED.findall(page) if not match.endswith("/")})
 
 
 def exists(name: str) -> bool:

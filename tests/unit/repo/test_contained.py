@@ -9,7 +9,7 @@ import pytest
 
 import steps
 from contained import parents
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: The tool, with the grace that the first argument names.
 TOOL = "import sys, contained; contained.GRACE = float(sys.argv.pop(1)); contained.main()"
@@ -42,7 +42,7 @@ def contained(
         check=False,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=PATIENCE_SECONDS,
     )
     return done.returncode, [line for line in done.stdout.splitlines() if line.startswith("left behind: ")]
 
@@ -53,7 +53,7 @@ def test_a_command_that_leaves_nothing_ends_as_it_would_alone(tmp_path: Path, co
 
 
 def test_a_process_that_is_just_ending_is_not_a_leftover(tmp_path: Path) -> None:
-    assert contained(tmp_path, "sh", "-c", "sleep 0.1 &", grace=PATIENCE) == (0, [])
+    assert contained(tmp_path, "sh", "-c", "sleep 0.1 &", grace=PATIENCE_SECONDS) == (0, [])
 
 
 def test_a_detached_process_is_named_and_ended(tmp_path: Path) -> None:

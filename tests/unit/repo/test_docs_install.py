@@ -58,8 +58,8 @@ def by_ansible() -> Iterator[str]:
 
 def of_tasks(document: Any) -> Iterator[str]:
     """The names that tasks install, at any depth of a document."""
-    for one in document if isinstance(document, list) else []:
-        for key, value in one.items() if isinstance(one, dict) else []:
+    for part in document if isinstance(document, list) else []:
+        for key, value in part.items() if isinstance(part, dict) else []:
             if key in TASKS and isinstance(value, dict):
                 names = value.get("name", [])
                 for name in [names] if isinstance(names, str) else names:

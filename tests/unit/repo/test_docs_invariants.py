@@ -29,19 +29,19 @@ def citing() -> list[str]:
 
 
 def test_the_page_has_nine_numbered_headings() -> None:
-    assert [one.partition(".")[0] for one in SECTIONS] == [str(number) for number in range(1, 10)]
+    assert [section.partition(".")[0] for section in SECTIONS] == [str(number) for number in range(1, 10)]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.partition("\n")[0])
 def test_each_invariant_names_a_test_on_a_real_broker_of_its_number(section: str) -> None:
     number = section.partition(".")[0]
-    assert [one for one in named_in(section) if f"broker/test_daemon_invariants::test_{number}_" in one]
+    assert [test for test in named_in(section) if f"broker/test_daemon_invariants::test_{number}_" in test]
 
 
 def test_the_page_names_every_test_of_the_invariants() -> None:
     source = (TESTS / "broker/test_daemon_invariants.py").read_text(encoding="utf-8")
     numbered = {
-        f"broker/test_daemon_invariants::{one}" for one in re.findall(r"^def (test_\d_\w+)", source, re.MULTILINE)
+        f"broker/test_daemon_invariants::{match}" for match in re.findall(r"^def (test_\d_\w+)", source, re.MULTILINE)
     }
     assert numbered <= set(named_in(PAGE))
 

@@ -17,8 +17,8 @@ ROLES = Path(steps.ROOT, "tests/drivers/kubernetes")
 
 
 def shown(kind: str) -> dict[str, Any]:
-    manifests = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-    return next(one for one in manifests if one["kind"] == kind)
+    manifests = [yaml.safe_load(match) for match in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    return next(manifest for manifest in manifests if manifest["kind"] == kind)
 
 
 def test_the_role_is_the_one_that_the_tests_run_with() -> None:

@@ -44,11 +44,11 @@ def test_every_metric_is_explained_with_its_labels() -> None:
         )
     }
 
-    ours = [one for one in vars(Metrics()).values() if hasattr(one, "describe") and hasattr(one, "_labelnames")]
+    ours = [var for var in vars(Metrics()).values() if hasattr(var, "describe") and hasattr(var, "_labelnames")]
     assert shown == {
-        f"{family.name}_total" if family.type == "counter" else family.name: set(one._labelnames)
-        for one in ours
-        for family in one.describe()
+        f"{family.name}_total" if family.type == "counter" else family.name: set(our._labelnames)
+        for our in ours
+        for family in our.describe()
     }
 
 

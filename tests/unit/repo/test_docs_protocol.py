@@ -123,7 +123,7 @@ def shown_fates(name: str) -> list[str]:
 def test_which_headers_travel_on(name: str) -> None:
     before, after = published_again({}), published_again({name: VALUES.get(name, "x")})
 
-    assert [fate(name, *one) for one in zip(after, before, strict=True)] == shown_fates(name)
+    assert [fate(name, *queue) for queue in zip(after, before, strict=True)] == shown_fates(name)
 
 
 def test_what_the_page_says_under_the_table_of_headers_that_travel_on() -> None:
@@ -143,7 +143,7 @@ def test_the_workers_variables() -> None:
 
 def test_the_names_of_the_broker_objects() -> None:
     shown = {code(row[0]) for row in table("Words and names", "name")}
-    static = {one.name for one in OURS.exchanges} | {one.name for one in OURS.queues}
+    static = {exchange.name for exchange in OURS.exchanges} | {queue.name for queue in OURS.queues}
 
     reply = "reply-{user}-{32 hexadecimal digits}"
     assert shown == static | {NAMES.leader_queue, NAMES.poison_lock_queue, NAMES.request_queue("{key}"), reply}
@@ -152,8 +152,8 @@ def test_the_names_of_the_broker_objects() -> None:
 @pytest.mark.parametrize("role", ["client", "worker", "daemon", "monitor", "operator"])
 def test_the_permissions_of_a_role(role: str) -> None:
     row = next(row for row in table("The permissions of a role", "role") if row[0] == role)
-    user = next(one for one in OURS.users if one.role == role)
-    permission = next(one for one in OURS.permissions if one.user == user.name)
+    user = next(user for user in OURS.users if user.role == role)
+    permission = next(permission for permission in OURS.permissions if permission.user == user.name)
 
     assert [code(cell) for cell in row[1:]] == [
         ",".join(user.tags),

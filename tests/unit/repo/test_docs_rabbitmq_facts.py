@@ -19,7 +19,7 @@ CITED = re.compile(r"(rabbitmq-(?:facts|lost-queues)\.md)(?:#([\w-]*))?")
 def anchors(page: str) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def cited() -> list[tuple[str, str, str]]:
@@ -55,5 +55,5 @@ def test_what_the_page_names_exists(name: str) -> None:
 
 
 def test_every_section_names_a_test() -> None:
-    sections = [one for page in PAGES.values() for one in re.split(r"^## ", page, flags=re.MULTILINE)[1:]]
-    assert [one.partition("\n")[0] for one in sections if not named_in(one)] == []
+    sections = [word for page in PAGES.values() for word in re.split(r"^## ", page, flags=re.MULTILINE)[1:]]
+    assert [section.partition("\n")[0] for section in sections if not named_in(section)] == []

@@ -55,13 +55,13 @@ def rows(heading: str) -> dict[str, str]:
 def defaults(model: Any) -> Iterator[tuple[str, Any]]:
     """The settings of a model, with their defaults; PydanticUndefined for none."""
     if issubclass(model, BaseModel):
-        yield from ((name, one.default) for name, one in model.model_fields.items())
+        yield from ((name, field.default) for name, field in model.model_fields.items())
         return
-    for one in dataclasses.fields(model):
-        if one.default_factory is not dataclasses.MISSING:
-            yield one.name, one.default_factory()
+    for field in dataclasses.fields(model):
+        if field.default_factory is not dataclasses.MISSING:
+            yield field.name, field.default_factory()
         else:
-            yield one.name, PydanticUndefined if one.default is dataclasses.MISSING else one.default
+            yield field.name, PydanticUndefined if field.default is dataclasses.MISSING else field.default
 
 
 def as_written(value: Any) -> str:

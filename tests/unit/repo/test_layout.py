@@ -41,8 +41,8 @@ def packages() -> list[Path]:
 
 def statements(code: str) -> int:
     """Count the statements of a module. Docstrings do not count."""
-    found = [one for one in ast.walk(ast.parse(code)) if isinstance(one, ast.stmt)]
-    return sum(1 for one in found if not is_text(one))
+    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
+    return sum(1 for statement in found if not is_text(statement))
 
 
 def is_text(one: ast.stmt) -> bool:
@@ -77,12 +77,12 @@ def test_the_whole_product_has_a_bounded_number_of_statements() -> None:
     )
 
 
-@pytest.mark.parametrize("package", [str(one.relative_to(steps.ROOT)) for one in packages()])
+@pytest.mark.parametrize("package", [str(package.relative_to(steps.ROOT)) for package in packages()])
 def test_at_most_a_dozen_modules_are_loose_in_a_package(package: str) -> None:
     assert len([file for file in Path(steps.ROOT, package).glob("*.py") if file.name != "__init__.py"]) <= 12
 
 
-@pytest.mark.parametrize("package", [str(one.relative_to(steps.ROOT)) for one in packages()])
+@pytest.mark.parametrize("package", [str(package.relative_to(steps.ROOT)) for package in packages()])
 def test_a_package_names_its_modules_in_its_docstring(package: str) -> None:
     folder = Path(steps.ROOT, package)
     said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
@@ -92,10 +92,10 @@ def test_a_package_names_its_modules_in_its_docstring(package: str) -> None:
 
 
 def test_each_package_says_that_it_has_types() -> None:
-    roots = {one for one in packages() if not (one.parent / "__init__.py").exists()}
+    roots = {package for package in packages() if not (package.parent / "__init__.py").exists()}
 
     assert len(roots) >= 14
-    assert {str(one) for one in roots if not (one / "py.typed").exists()} == set()
+    assert {str(root) for root in roots if not (root / "py.typed").exists()} == set()
 
 
 def test_one_module_lets_signals_stop_a_program_so_that_forks_are_parted_from_it_everywhere() -> None:
@@ -121,8 +121,8 @@ def test_no_two_classes_of_the_product_have_one_name() -> None:
     found = defaultdict(set)
     for folder in PRODUCT:
         for file in set(modules(folder)) - {Path(steps.ROOT, SHOWS)}:
-            for one in ast.parse(file.read_text()).body:
-                if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
-                    found[one.name].add(str(file.relative_to(steps.ROOT)))
+            for statement in ast.parse(file.read_text()).body:
+                if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+                    found[statement.name].add(str(file.relative_to(steps.ROOT)))
 
     assert {name: files for name, files in found.items() if len(files) > 1 and name not in OF_USERS} == {}

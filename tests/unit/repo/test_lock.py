@@ -32,7 +32,7 @@ def project(pyproject: str) -> dict[str, list[str]]:
     extras = data["project"].get("optional-dependencies", {})
     return {
         "run": data["project"].get("dependencies", []),
-        "extras": [one for extra in extras.values() for one in extra],
+        "extras": [requirement for extra in extras.values() for requirement in extra],
         "build": data["build-system"]["requires"],
     }
 
@@ -83,7 +83,7 @@ def brought(package: str, *extras: str) -> set[str]:
     """All that `pip install` of one of our packages asks for, over others of ours."""
     pyproject = "daemon" if package == "osrdyne" else f"packages/{package.removeprefix('osrdyne-')}"
     asked = tomllib.loads(Path(steps.ROOT, pyproject, "pyproject.toml").read_text())["project"]
-    more = [one for extra in extras for one in asked["optional-dependencies"][extra]]
+    more = [requirement for extra in extras for requirement in asked["optional-dependencies"][extra]]
     names = {normalized(requirement) for requirement in asked.get("dependencies", []) + more}
     return names.union(*(brought(name) for name in names if name.startswith("osrdyne")))
 

@@ -31,7 +31,7 @@ def file_of(module: str) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("file", sorted(SCRIPTS | {file_of(one) for one in MODULES}))
+@pytest.mark.parametrize("file", sorted(SCRIPTS | {file_of(module) for module in MODULES}))
 def test_a_program_guards_its_output(file: str) -> None:
     begins = Path(steps.ROOT, file).read_text().rpartition('if __name__ == "__main__":\n')[2]
 
@@ -45,7 +45,7 @@ def test_every_script_that_a_package_installs_does() -> None:
             Path(steps.ROOT, project).read_text().partition("[project.scripts]")[2].partition("\n\n")[0],
             re.MULTILINE,
         )
-        for one in scripts:
-            module, _, name = one.partition(":")
+        for script in scripts:
+            module, _, name = script.partition(":")
             [file] = [f for f in steps.tracked(".py") if f.endswith(f"{module.replace('.', '/')}.py")]
-            assert re.search(rf"def {name}\(\).*?with guarded\(", Path(steps.ROOT, file).read_text(), re.DOTALL), one
+            assert re.search(rf"def {name}\(\).*?with guarded\(", Path(steps.ROOT, file).read_text(), re.DOTALL), script

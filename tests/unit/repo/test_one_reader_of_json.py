@@ -25,17 +25,20 @@ OWN = {
 def reads_json(code: str) -> bool:
     """Whether a module names `json.load` or `json.loads`, under whatever name it imports `json`."""
     tree = ast.parse(code)
-    imports = [one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
-    named = {name.asname or name.name for one in imports for name in one.names if name.name == "json"}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    named = {name.asname or name.name for statement in imports for name in statement.names if name.name == "json"}
     taken = {
-        name.name for one in imports if isinstance(one, ast.ImportFrom) and one.module == "json" for name in one.names
+        name.name
+        for statement in imports
+        if isinstance(statement, ast.ImportFrom) and statement.module == "json"
+        for name in statement.names
     }
     return bool(taken & {"load", "loads"}) or any(
-        isinstance(one, ast.Attribute)
-        and one.attr in ("load", "loads")
-        and isinstance(one.value, ast.Name)
-        and one.value.id in named
-        for one in ast.walk(tree)
+        isinstance(node, ast.Attribute)
+        and node.attr in ("load", "loads")
+        and isinstance(node.value, ast.Name)
+        and node.value.id in named
+        for node in ast.walk(tree)
     )
 
 

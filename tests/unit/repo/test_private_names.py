@@ -56,7 +56,7 @@ def modules() -> list[tuple[str, ast.Module, dict[str, str]]]:
     files = [file for file in steps.tracked(".py") if file.startswith(PRODUCT) and "/migrations/" not in file]
     trees = [(file, ast.parse(Path(steps.ROOT, file).read_text())) for file in files]
     every = [(file, tree, imported(tree)) for file, tree in trees]
-    return [one for one in every if any(map(is_library, one[2].values()))]
+    return [statement for statement in every if any(map(is_library, statement[2].values()))]
 
 
 def imported(tree: ast.AST) -> dict[str, str]:
@@ -64,9 +64,9 @@ def imported(tree: ast.AST) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {(one.asname or one.name).partition(".")[0]: one.name for one in node.names}
+            found |= {(name.asname or name.name).partition(".")[0]: name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {one.asname or one.name: node.module for one in node.names}
+            found |= {name.asname or name.name: node.module for name in node.names}
     return found
 
 
@@ -105,10 +105,14 @@ def may_derive(tree: ast.Module, origins: dict[str, str]) -> Iterator[ast.ClassD
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             foreign |= {ast.unparse(target) for target in node.targets}
-    for one in tree.body:
-        bases = {ast.unparse(base).partition(".")[0] for base in one.bases} if isinstance(one, ast.ClassDef) else set()
-        if isinstance(one, ast.ClassDef) and bases & foreign and own(one):
-            yield one
+    for statement in tree.body:
+        bases = (
+            {ast.unparse(base).partition(".")[0] for base in statement.bases}
+            if isinstance(statement, ast.ClassDef)
+            else set()
+        )
+        if isinstance(statement, ast.ClassDef) and bases & foreign and own(statement):
+            yield statement
 
 
 def shared_with_bases(file: str, node: ast.ClassDef) -> Iterator[tuple[str, str]]:
@@ -162,6 +166,6 @@ def test_a_library_whose_private_names_are_used_is_bounded_below_its_next_versio
     for package, whose in asking():
         asked = tomllib.loads(Path(steps.ROOT, package, "pyproject.toml").read_text())["project"]
         extras = asked.get("optional-dependencies", {}).values()
-        every = map(Requirement, [*asked["dependencies"], *(one for extra in extras for one in extra)])
-        (bounds,) = [one.specifier for one in every if one.name == DISTRIBUTIONS[whose]]
-        assert {one.operator for one in bounds} >= {">=", "<"}, (package, whose)
+        every = map(Requirement, [*asked["dependencies"], *(requirement for extra in extras for requirement in extra)])
+        (bounds,) = [requirement.specifier for requirement in every if requirement.name == DISTRIBUTIONS[whose]]
+        assert {bound.operator for bound in bounds} >= {">=", "<"}, (package, whose)

@@ -200,7 +200,10 @@ def test_the_quickstart_installs_every_package_that_its_programs_need() -> None:
     projects = [tomllib.loads(Path(steps.ROOT, path, "pyproject.toml").read_text())["project"] for path in paths]
     names = {project["name"] for project in projects}
     needed = {
-        Requirement(one).name for project in projects for one in project["dependencies"] if one.startswith("osrdyne")
+        Requirement(dependency).name
+        for project in projects
+        for dependency in project["dependencies"]
+        if dependency.startswith("osrdyne")
     }
 
     assert needed | {"osrdyne", "osrdyne-worker"} <= names

@@ -115,7 +115,7 @@ def test_how_far_a_tier_is_comes_from_the_outcomes_that_it_has_shown(output: str
 def test_a_line_of_progress_says_of_each_tier_how_far_it_is_and_what_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("run_tests.PROGRESS_EVERY", 0.0)
+    monkeypatch.setattr("run_tests.PROGRESS_EVERY_SECONDS", 0.0)
     runner = Runner(["infra"], Choice())
     runner._live = False
     for tier in ("unit", "broker"):
@@ -215,7 +215,7 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
 
 @pytest.mark.parametrize("tier", ["jobs", "faults", "infra", "roles"])
 def test_only_make_test_all_prepares_a_postgresql_and_for_each_tier_that_has_one(tier: str) -> None:
-    small, whole = ({part.name for part in prepare.needed(one, [tier])} for one in ("test", "test-all"))
+    small, whole = ({part.name for part in prepare.needed(suite, [tier])} for suite in ("test", "test-all"))
 
     assert "PostgreSQL" in whole - small
     assert "PostgreSQL" not in {part.name for part in prepare.needed("test-all", ["relay", "bus", "drivers"])}

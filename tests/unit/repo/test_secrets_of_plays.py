@@ -24,8 +24,8 @@ GIVEN_SECRETS = {"osrdyne_passwords", "osrdyne_files"}
 
 def tasks(part: Any) -> Iterator[dict[str, Any]]:
     if isinstance(part, list):
-        for one in part:
-            yield from tasks(one)
+        for task in part:
+            yield from tasks(task)
     elif isinstance(part, dict):
         yield part
         for name in ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks"):

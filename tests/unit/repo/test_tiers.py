@@ -26,7 +26,7 @@ def test_the_fast_run_selects_in_every_tier_but_the_unit_tests() -> None:
 
 
 def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing() -> None:
-    small, whole = (tiers.command("broker", Choice(all=one)) for one in (False, True))
+    small, whole = (tiers.command("broker", Choice(all=all_)) for all_ in (False, True))
 
     assert small[-4:] == ["-m", "not full", "--broker", broker.DEMO_VERSION]
     assert not {"-m", "--broker"} & {*whole[3:]}

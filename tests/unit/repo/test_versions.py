@@ -28,8 +28,8 @@ def siblings(folder: Path) -> list[Requirement]:
     """What a package asks for of ours, in any of its extras."""
     project = metadata(folder)
     extras = project.get("optional-dependencies", {}).values()
-    asked = map(Requirement, [*project["dependencies"], *(one for extra in extras for one in extra)])
-    return [one for one in asked if one.name.startswith("osrdyne")]
+    asked = map(Requirement, [*project["dependencies"], *(requirement for extra in extras for requirement in extra)])
+    return [requirement for requirement in asked if requirement.name.startswith("osrdyne")]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -37,7 +37,7 @@ def test_a_package_has_the_version_of_all_and_takes_siblings_of_that_version_onl
     folder = PACKAGES[package]
 
     assert metadata(folder)["version"] == versions.current()
-    assert {str(one.specifier) for one in siblings(folder)} <= {f"=={versions.current()}"}
+    assert {str(sibling.specifier) for sibling in siblings(folder)} <= {f"=={versions.current()}"}
 
 
 def test_some_packages_take_siblings() -> None:
@@ -65,7 +65,7 @@ def test_another_version_is_written_wherever_it_stands(tmp_path: Path) -> None:
     assert {f"{package}/pyproject.toml" for package in PACKAGES} | {"pyproject.toml", "Dockerfile"} <= {*changed}
     for package in PACKAGES:
         assert metadata(tmp_path / package)["version"] == "98.7.6"
-        assert {str(one.specifier) for one in siblings(tmp_path / package)} <= {"==98.7.6"}
+        assert {str(sibling.specifier) for sibling in siblings(tmp_path / package)} <= {"==98.7.6"}
     assert versions.write("98.7.6", tmp_path) == []
     # Nothing else has changed, and everything can be changed back.
     assert sorted(versions.write(versions.current(), tmp_path)) == sorted(changed)

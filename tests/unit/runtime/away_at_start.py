@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 #: Seconds for which what a program needs is away, and for which the program goes on when it is back.
-AWAY, AFTER = 120.0, 60.0
+AWAY_SECONDS, AFTER_SECONDS = 120.0, 60.0
 #: Where it is, as errors name it.
 PLACE = "127.0.0.1:1"
 #: The three kinds of lines (docs/decisions/0055).
@@ -33,7 +33,7 @@ class Rig:
 class Waiting:
     """A program that waits for what is away at its start."""
 
-    #: Starts it, has what it needs come back `AWAY` seconds later, and ends it after `AFTER` more.
+    #: Starts it, has what it needs come back `AWAY_SECONDS` later, and ends it after `AFTER_SECONDS` more.
     live: Callable[[Rig], Coroutine[Any, Any, None]]
     #: What it says cannot be used: "the broker".
     needs: set[str]
@@ -58,7 +58,7 @@ def assert_three_kinds_of_lines(
         lines.setdefault(said["what"], []).append(said["kind"])
         given = record.__dict__
         if said["kind"] == ENDS:
-            assert AWAY * 0.9 < given["seconds"] < AWAY + late
+            assert AWAY_SECONDS * 0.9 < given["seconds"] < AWAY_SECONDS + late
         else:
             shown = f"{record.getMessage()} {given['reason']}"
             assert place in shown

@@ -21,13 +21,13 @@ from osrdyne_worker import serve
 from simulation.model import ModelBroker
 from simulation.model.management import ModelManagement
 from simulation.world import daemon_settings
-from tests.unit.runtime.away_at_start import AFTER, AWAY, PLACE, Rig, Waiting
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, Waiting
 
 POOL, NAMES, USERS = PoolSettings("core"), PoolNames("core"), Users.of("core")
 WORKER = f"amqp://{USERS.worker}:secret@{PLACE}/v"
 
 
-def broker(rig: Rig, *, away: float = AWAY) -> ModelBroker:
+def broker(rig: Rig, *, away: float = AWAY_SECONDS) -> ModelBroker:
     """Return a broker that programs reach after so many seconds."""
     made, numbers = ModelBroker(random.Random(1)), count()
     made.apply(topology(POOL, USERS))
@@ -54,7 +54,7 @@ async def act(management: ModelManagement) -> None:
     daemon._management = management
     daemon.open()
     acting = asyncio.create_task(daemon.act())
-    await asyncio.sleep(AWAY + AFTER)
+    await asyncio.sleep(AWAY_SECONDS + AFTER_SECONDS)
     acting.cancel()
     await asyncio.wait([acting])
     await daemon.close()
@@ -75,7 +75,7 @@ async def lead_without_management(rig: Rig, *, leads_for: float = 0.0) -> None:
     """Have a daemon lead whose management API goes away after so many seconds."""
     management = broker(rig, away=0.0).management()
     management.away = not leads_for
-    for seconds, away in ((leads_for, True), (leads_for + AWAY, False)):
+    for seconds, away in ((leads_for, True), (leads_for + AWAY_SECONDS, False)):
         asyncio.get_running_loop().call_later(seconds, setattr, management, "away", away)
     await act(management)
 
@@ -84,7 +84,7 @@ async def lead_and_lose_management(rig: Rig) -> None:
     await lead_without_management(rig, leads_for=10.0)
 
 
-async def work(rig: Rig, *, away: float = AWAY, made_after: float = 0.0) -> None:
+async def work(rig: Rig, *, away: float = AWAY_SECONDS, made_after: float = 0.0) -> None:
     """Have a worker serve, whose queue is made after so many seconds."""
     there = broker(rig, away=away)
     queue = NAMES.request_queue("42")
@@ -98,13 +98,13 @@ async def work(rig: Rig, *, away: float = AWAY, made_after: float = 0.0) -> None
     await asyncio.sleep(made_after)
     daemon = await there.open(f"amqp://{USERS.daemon}:secret@{PLACE}/v", name="the daemon")
     await (await daemon.channel()).declare_queue(queue, arguments={"x-queue-type": "quorum"})
-    await asyncio.sleep(AWAY + AFTER - made_after)
+    await asyncio.sleep(AWAY_SECONDS + AFTER_SECONDS - made_after)
     stop.set()
     await serving
 
 
 async def work_before_the_queue_is_made(rig: Rig) -> None:
-    await work(rig, away=0.0, made_after=AWAY)
+    await work(rig, away=0.0, made_after=AWAY_SECONDS)
 
 
 BROKER, EVENTS = "the broker", "the exchange of activity events"

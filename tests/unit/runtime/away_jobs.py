@@ -21,7 +21,7 @@ from osrdyne_jobs.database.engines import check_tables, engine_for, migrate
 from osrdyne_jobs.http import app
 from osrdyne_pool.settings import RedoSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from tests.unit.runtime.away_at_start import AFTER, AWAY, PLACE, Rig, Waiting
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, Waiting
 
 DATABASE = f"postgresql://jobs:secret@{PLACE}/jobs"
 
@@ -38,13 +38,13 @@ class Clock:
 
     def wait(self, seconds: float) -> bool:
         self.now += seconds
-        if self.now >= AWAY and not self._is_back:
+        if self.now >= AWAY_SECONDS and not self._is_back:
             self._is_back = True
             self._back()
         return self.is_set()
 
     def is_set(self) -> bool:
-        return self.now >= AWAY + AFTER
+        return self.now >= AWAY_SECONDS + AFTER_SECONDS
 
     def set(self) -> None:
         """It is set in time."""
@@ -107,8 +107,8 @@ async def serve_without_database(rig: Rig) -> None:
     rig.patch.setattr(loop, "run_in_executor", at_once)
     runner = web.AppRunner(app.create_app(database.engine, token=None))
     await runner.setup()
-    loop.call_later(AWAY, database.come_back)
-    await asyncio.sleep(AWAY + AFTER)
+    loop.call_later(AWAY_SECONDS, database.come_back)
+    await asyncio.sleep(AWAY_SECONDS + AFTER_SECONDS)
     await runner.cleanup()
     database.engine.dispose()
 

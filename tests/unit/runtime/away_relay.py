@@ -12,11 +12,11 @@ from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.http import server
 from osrdyne_relay.redis.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.worker import RelayWorker
-from tests.unit.runtime.away_at_start import AFTER, AWAY, PLACE, Rig, Waiting
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, Waiting
 
 
 def is_away() -> bool:
-    return asyncio.get_running_loop().time() < AWAY
+    return asyncio.get_running_loop().time() < AWAY_SECONDS
 
 
 class LateSubscriber(Subscriber):
@@ -67,7 +67,7 @@ async def serve(error: Exception, rig: Rig) -> None:
     serve = {"port": 0, "access_file": str(access), "plain_http": True}
     settings = RelaySettings.from_mapping({"redis": {"url": f"redis://{PLACE}"}, "serve": serve})
     stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(AWAY + AFTER, stop.set)
+    asyncio.get_running_loop().call_later(AWAY_SECONDS + AFTER_SECONDS, stop.set)
     await server.serve(settings, stop)
 
 
@@ -105,7 +105,7 @@ async def work(websocket: bool, rig: Rig) -> None:
     rig.patch.setattr(Session, "socket", late_socket)
     rig.patch.setattr(Session, "ask", late_ask)
     stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(AWAY + AFTER, stop.set)
+    asyncio.get_running_loop().call_later(AWAY_SECONDS + AFTER_SECONDS, stop.set)
     await RelayWorker(f"http://{PLACE}", "maps/LAX", lambda _: b"", websocket=websocket).serve(stop)
 
 

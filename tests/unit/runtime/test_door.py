@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
 from osrdyne_runtime.door import Door, address_of
-from testbed.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE_SECONDS, until_async
 
 #: Longer than any test.
-LONG = 2 * PATIENCE
+LONG = 2 * PATIENCE_SECONDS
 
 
 class Greeting(asyncio.Protocol):
@@ -54,7 +54,7 @@ async def connected(port: int, says: bytes = b"") -> Streams:
 
 async def ended(streams: Streams) -> bool:
     try:
-        return await asyncio.wait_for(streams[0].read(), PATIENCE) == b""
+        return await asyncio.wait_for(streams[0].read(), PATIENCE_SECONDS) == b""
     except ConnectionError:
         return True
 
@@ -85,7 +85,7 @@ async def test_the_oldest_stranger_gives_way_and_no_client_that_is_known_does() 
         try:
             assert await ended(strangers[0])
             assert await ended(strangers[1])
-            assert [await lives(one) for one in (strangers[2], known, late)] == [True, True, True]
+            assert [await lives(connection) for connection in (strangers[2], known, late)] == [True, True, True]
         finally:
             for _, writer in (known, late, *strangers):
                 writer.close()
@@ -98,7 +98,7 @@ async def test_strangers_that_have_used_up_all_connections_give_way_to_a_client(
         client = await connected(port, b"hello")
         try:
             assert await ended(strangers[0])
-            assert [await lives(one) for one in (client, *strangers[1:])] == [True, True, True]
+            assert [await lives(connection) for connection in (client, *strangers[1:])] == [True, True, True]
             await until_async(lambda: door.connections == 3)
         finally:
             for _, writer in (client, *strangers):
@@ -129,5 +129,5 @@ async def test_what_came_in_time_is_read_after_the_loop_stood_still() -> None:
             await until_async(lambda: door.connections == 1)
             client.sendall(b"hello")
             time.sleep(1)  # noqa: ASYNC251 - the loop stands still
-            client.settimeout(PATIENCE)
+            client.settimeout(PATIENCE_SECONDS)
             assert await asyncio.to_thread(client.recv, 5) == b"hello"

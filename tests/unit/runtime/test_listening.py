@@ -19,7 +19,10 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found = [V4]
 
     def resolved(_: str, port: int, **__: object) -> list[tuple[object, ...]]:
-        kinds = [(socket.AF_INET6, (one, port, 0, 0)) if ":" in one else (socket.AF_INET, (one, port)) for one in found]
+        kinds = [
+            (socket.AF_INET6, (address, port, 0, 0)) if ":" in address else (socket.AF_INET, (address, port))
+            for address in found
+        ]
         return [(family, socket.SOCK_STREAM, 0, "", where) for family, where in kinds]
 
     monkeypatch.setattr("osrdyne_runtime.serve.listening.socket.getaddrinfo", resolved)
@@ -29,9 +32,9 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_every_address_of_a_name_is_listened_on_by_one_port(named: list[str]) -> None:
     named[:] = [V6, V4]
     with ExitStack() as opened:
-        made = [opened.enter_context(one) for one in listen("localhost", 0, others_need="set a token")]
+        made = [opened.enter_context(listener) for listener in listen("localhost", 0, others_need="set a token")]
         port = made[0].getsockname()[1]
-        assert [address(one) for one in made] == [f"http://[::1]:{port}", f"http://127.0.0.1:{port}"]
+        assert [address(listener) for listener in made] == [f"http://[::1]:{port}", f"http://127.0.0.1:{port}"]
 
 
 def test_an_address_that_this_machine_has_not_is_left_out_where_there_is_another(named: list[str]) -> None:
@@ -65,7 +68,7 @@ def test_nothing_stays_open_where_one_of_the_addresses_is_taken(named: list[str]
 
 def test_no_name_means_all_addresses_and_one_that_cannot_be_is_refused() -> None:
     with ExitStack() as opened:
-        assert [opened.enter_context(one) for one in listen("", 0)]
+        assert [opened.enter_context(listener) for listener in listen("", 0)]
     with pytest.raises(CannotListen, match="from other machines"):
         listen("", 0, others_need="set a token")
     with pytest.raises(CannotListen, match=r"cannot listen on 'a\.\.b', port 0: it is not a name"):

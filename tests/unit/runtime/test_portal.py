@@ -21,7 +21,7 @@ from osrdyne_calls.errors import ClientClosed
 from osrdyne_runtime import portal as portals
 from osrdyne_runtime.portal import Portal, ThreadBridge
 from testbed.forked import in_fork
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 WHO = contextvars.ContextVar("WHO", default="")
 
@@ -248,7 +248,9 @@ def test_a_fork_is_refused_and_ends_nothing_of_the_process_that_opened_it(portal
     assert not in_fork(lambda: portal.is_running)
     go.set()
     holder.join()
-    assert [(one.kind, one.text[-300:].count("this client was opened")) for one in found] == [("OtherProcess", 1)] * 2
+    assert [(error.kind, error.text[-300:].count("this client was opened")) for error in found] == [
+        ("OtherProcess", 1)
+    ] * 2
     assert portal.run(answer()) == 42
 
 
@@ -260,7 +262,7 @@ async def test_ctrl_c_while_the_loop_is_woken_keeps_no_later_action_from_it(monk
         with pytest.raises(KeyboardInterrupt):
             bridge.put(lambda: None)
     bridge.put(ran.set)
-    await asyncio.wait_for(ran.wait(), PATIENCE)
+    await asyncio.wait_for(ran.wait(), PATIENCE_SECONDS)
 
 
 def _interrupted(*_: object) -> None:
@@ -289,7 +291,7 @@ def test_an_error_that_is_false_is_raised_all_the_same(portal: Portal) -> None:
         raise Empty
 
     with pytest.raises(Empty):
-        portal.run(fails(), PATIENCE)
+        portal.run(fails(), PATIENCE_SECONDS)
 
 
 def test_a_context_is_left_in_full_where_the_end_comes_as_it_was_entered(context: Context) -> None:

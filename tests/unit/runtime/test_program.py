@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 #: A program that stops at a signal and says so. `body` is what it does in a thread, as handlers do, before it is ready.
 PROGRAM = """
@@ -85,7 +85,7 @@ def heard(process: subprocess.Popen[str]) -> list[str]:
 def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Stop a program as its driver does; return its status and what it printed."""
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=PATIENCE)
+    output, errors = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, output, errors
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from osrdyne_runtime.door import Door
 from osrdyne_runtime.serve import answers, server
 from osrdyne_runtime.serve.listening import listen
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 
 def problem(_: web.Request, error: Exception) -> web.Response:
@@ -45,7 +45,7 @@ async def ask(port: int, request: str) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     with closing(writer):
         writer.write(request.replace("\n", "\r\n").encode("latin-1"))
-        return (await asyncio.wait_for(reader.read(), PATIENCE)).decode()
+        return (await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)).decode()
 
 
 async def test_every_answer_has_the_headers_and_that_to_a_stranger_ends_its_connection() -> None:
@@ -68,9 +68,9 @@ async def test_only_errors_of_our_own_are_logged(caplog: pytest.LogCaptureFixtur
     async with serving() as port:
         await ask(port, "GET /gone HTTP/1.1\nHost: x\nConnection: close\n\n")
         await ask(port, "GET / no HTTP\n\n")
-        assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
         assert "the inside" not in await ask(port, "GET /broken HTTP/1.1\nHost: x\n\n")
-    (logged,) = (one for one in caplog.records if one.levelno >= logging.WARNING)
+    (logged,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
     assert logged.exc_info is not None
     assert str(logged.exc_info[1]) == "the inside"
 
@@ -84,5 +84,5 @@ async def test_what_is_not_text_is_refused_before_any_handler(request_line: str)
 async def test_a_port_that_was_served_is_free_afterwards() -> None:
     async with serving() as port:
         pass
-    for one in listen("127.0.0.1", port):
-        one.close()
+    for listener in listen("127.0.0.1", port):
+        listener.close()

@@ -44,14 +44,14 @@ from tests.unit.runtime import every_wait
 T = TypeVar("T")
 
 #: Seconds of the waits here, and those that a loaded machine may take more than it should. Without bounds it is 10.
-SHORT, SLACK = 1.0, 4.0
+SHORT_SECONDS, SLACK_SECONDS = 1.0, 4.0
 AWAY, SILENT = "away", "silent"
 TYPES = [JobType("routes")]
 
 
 async def in_time(work: Awaitable[T], timeout: float) -> T:
     """Wait for what may take its timeout, and a second."""
-    async with asyncio.timeout(timeout + 1.0 + SLACK):
+    async with asyncio.timeout(timeout + 1.0 + SLACK_SECONDS):
         return await work
 
 
@@ -87,7 +87,7 @@ class Waits:
 
     words: str
     #: Seconds that it is given.
-    seconds: float = SHORT
+    seconds: float = SHORT_SECONDS
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -132,7 +132,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monke
     http = f"http://user:password@127.0.0.1:{port}"
     tables = {
         "pool": {"name": "core"},
-        "broker": {"amqp_uri": amqp, "management_uri": http, "timeout": SHORT},
+        "broker": {"amqp_uri": amqp, "management_uri": http, "timeout": SHORT_SECONDS},
         "driver": {
             "kind": "subprocess",
             "state_directory": str(tmp_path / "state"),
@@ -168,8 +168,8 @@ async def test_a_command_ends_in_the_time_that_it_was_given(
     command: str, port: int, at: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # These two have no option for it.
-    monkeypatch.setattr(status, "TIMEOUT_SECONDS", SHORT)
-    monkeypatch.setattr(consumer, "CONNECT_SECONDS", SHORT)
+    monkeypatch.setattr(status, "TIMEOUT_SECONDS", SHORT_SECONDS)
+    monkeypatch.setattr(consumer, "CONNECT_SECONDS", SHORT_SECONDS)
     waits = WAITS[command]
     words = waits.words.replace("at/", f"{at}/").replace("PORT", str(port)).split()
     variables = {name: value.replace("PORT", str(port)) for name, value in waits.variables.items()}
@@ -235,7 +235,7 @@ async def test_a_program_that_waits_for_a_silent_peer_ends_when_it_is_asked_to(
 
 def is_connected(process: int, port: int) -> bool:
     connections = psutil.Process(process).net_connections("tcp4")
-    return port in [one.raddr.port for one in connections if len(one.raddr)]
+    return port in [connection.raddr.port for connection in connections if len(connection.raddr)]
 
 
 def test_each_command_has_a_test_of_its_waits_or_is_alone() -> None:
@@ -253,20 +253,22 @@ async def test_a_call_to_a_node_that_does_not_answer_ends_in_its_time(port: int)
     client = AsyncRelayClient(url, token="t")
     await client.__aenter__()
     with pytest.raises((NodesAway, NodeLost)):
-        await in_time(client.call("e", b"", timeout=SHORT), SHORT + LOST_AFTER_TIMEOUT_SECONDS)
+        await in_time(client.call("e", b"", timeout=SHORT_SECONDS), SHORT_SECONDS + LOST_AFTER_TIMEOUT_SECONDS)
     await in_time(client.__aexit__(None, None, None), 0.0)
     threads = RelayClient(url, token="t")
     with pytest.raises((NodesAway, NodeLost)):
-        await in_time(asyncio.to_thread(threads.call, "e", b"", timeout=SHORT), SHORT + LOST_AFTER_TIMEOUT_SECONDS)
+        await in_time(
+            asyncio.to_thread(threads.call, "e", b"", timeout=SHORT_SECONDS), SHORT_SECONDS + LOST_AFTER_TIMEOUT_SECONDS
+        )
     await in_time(asyncio.to_thread(threads.close), 0.0)
 
 
 async def test_a_node_without_its_redis_says_so_in_time_and_ends_at_once(port: int) -> None:
-    redis = {"url": f"redis://127.0.0.1:{port}", "connect_timeout": SHORT, "answer_timeout": SHORT}
+    redis = {"url": f"redis://127.0.0.1:{port}", "connect_timeout": SHORT_SECONDS, "answer_timeout": SHORT_SECONDS}
     relay = Relay(RelaySettings.from_mapping({"redis": redis}))
     async with relay:
         with pytest.raises(RedisAway):
-            await in_time(relay.ask_redis(), SHORT)
+            await in_time(relay.ask_redis(), SHORT_SECONDS)
         await in_time(relay.close(), 0.0)
 
 
@@ -313,8 +315,8 @@ ASKS: dict[str, Callable[[Any], Any]] = {
     "osrdyne_jobs.AsyncJobClient": lambda jobs: jobs.submit("routes", "r", {}),
     "osrdyne_jobs.JobClient": lambda jobs: jobs.submit("routes", "r", {}),
     "osrdyne_relay.Relay": lambda relay: relay.queue_and_wait("e", b""),
-    "osrdyne_relay.client.AsyncRelayClient": lambda client: client.call("e", b"", timeout=SHORT),
-    "osrdyne_relay.client.RelayClient": lambda client: client.call("e", b"", timeout=SHORT),
+    "osrdyne_relay.client.AsyncRelayClient": lambda client: client.call("e", b"", timeout=SHORT_SECONDS),
+    "osrdyne_relay.client.RelayClient": lambda client: client.call("e", b"", timeout=SHORT_SECONDS),
 }
 #: Classes whose end another test has, and the test.
 CLOSED_ELSEWHERE = {

@@ -40,17 +40,17 @@ def test_messages_of_amqp_1_0_have_every_section_and_every_size_of_types() -> No
     # Of one, four, eight and sixteen bytes; a UUID, an array, a list of a thousand lists.
     for byte in (b"\x50", b"\x73", b"\x83", b"\x94", b"\x98", b"\xf0"):
         assert byte in made
-    assert any(len(one) > 9000 for one in drawn(amqp_1_0.everything([]), 1, 150))
+    assert any(len(frame) > 9000 for frame in drawn(amqp_1_0.everything([]), 1, 150))
 
 
 def test_a_fair_share_is_as_long_as_a_limit_or_one_more_or_less() -> None:
     limits = {limit + more for limit in LIMITS.values() for more in (-1, 0, 1)}
     assert sum(size in limits for size in drawn(SIZES, 1, 40)) > 15
     made = drawn(amqp_1_0.everything([]), 1, 150)
-    assert sum(len(one) > LIMITS["a frame"] - 200 for one in made) >= 8
+    assert sum(len(frame) > LIMITS["a frame"] - 200 for frame in made) >= 8
     # Content headers of exactly a frame, and of one byte more, in the second frame of a message.
-    heads = [one[8 + struct.unpack_from(">I", one, 3)[0] :] for one in drawn(frames.messages("x"), 1, 150)]
-    assert {frames.MOST, frames.MOST + 1} <= {struct.unpack_from(">I", one, 3)[0] for one in heads}
+    heads = [frame[8 + struct.unpack_from(">I", frame, 3)[0] :] for frame in drawn(frames.messages("x"), 1, 150)]
+    assert {frames.MOST, frames.MOST + 1} <= {struct.unpack_from(">I", head, 3)[0] for head in heads}
 
 
 def test_a_message_in_frames_is_three_frames_that_say_their_sizes() -> None:

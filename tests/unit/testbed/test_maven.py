@@ -47,7 +47,7 @@ def test_an_archive_with_another_checksum_is_not_kept(tmp_path: Path, monkeypatc
 
     with pytest.raises(NotFetched, match=r"a-1-bin.tar.gz has the checksum .*, and not 0000"):
         unpacked(Archive("g", "a", "1", "0" * 64))
-    assert [one.suffix for one in (tmp_path / "cache/osrdyne/maven").iterdir()] == [".lock"]
+    assert [path.suffix for path in (tmp_path / "cache/osrdyne/maven").iterdir()] == [".lock"]
 
 
 def test_a_maven_that_fails_leaves_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

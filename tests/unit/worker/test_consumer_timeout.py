@@ -111,7 +111,7 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
             raise AssertionError("nothing is closed here")
 
         async def end(self, request: Request) -> bool:
-            asked.append([one.given_up for one in works])
+            asked.append([work.given_up for work in works])
             await asyncio.sleep(0)
             return request is works[0].request
 

@@ -13,7 +13,7 @@ import pytest
 from osrdyne_amqp import Message, Properties
 from osrdyne_calls.handling import Request, invoke
 from osrdyne_protocol import events
-from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, ActivityEvents, queued_ms
+from osrdyne_worker.events import GATHER_TIME_SECONDS, MOST_WAITING, ActivityEvents, queued_ms
 from osrdyne_worker.in_flight import InFlight
 
 pytestmark = pytest.mark.looptime
@@ -44,12 +44,12 @@ class Recorder:
 
     @property
     def names(self) -> list[str]:
-        return [one.event for one in self.told]
+        return [event.event for event in self.told]
 
     @property
     def moments(self) -> list[float]:
         """When something left; what left together counts once."""
-        return sorted({one.at for one in self.told})
+        return sorted({event.at for event in self.told})
 
 
 class Teller:
@@ -75,7 +75,7 @@ async def test_a_request_after_a_quiet_time_is_reported_at_once(teller: Teller) 
     for _ in range(3):
         teller.tell(events.REQUEST_RECEIVED)
         assert teller.line.told[-1].at == asyncio.get_running_loop().time()
-        await asyncio.sleep(10 * GATHER_TIME)
+        await asyncio.sleep(10 * GATHER_TIME_SECONDS)
     assert len(teller.line.told) == 3
 
 
@@ -83,18 +83,18 @@ async def test_requests_that_follow_one_another_are_reported_together_and_in_ord
     numbers = range(20)
     for number in numbers:
         teller.tell(events.REQUEST_RECEIVED, events.FINISHED, request_id=str(number))
-        await asyncio.sleep(GATHER_TIME / 10)
-    await asyncio.sleep(GATHER_TIME)
+        await asyncio.sleep(GATHER_TIME_SECONDS / 10)
+    await asyncio.sleep(GATHER_TIME_SECONDS)
     # Twenty requests in two gathering times and a bit: one event at their begin, and the others in a batch after each
     assert len(teller.line.moments) == 3
     assert (len(teller.line.sizes), teller.line.sizes[0], sum(teller.line.sizes)) == (3, 1, 40)
-    told = [(one.event, one.headers["x-request-id"]) for one in teller.line.told]
+    told = [(event.event, event.headers["x-request-id"]) for event in teller.line.told]
     assert told == [(name, str(number)) for number in numbers for name in (events.REQUEST_RECEIVED, events.FINISHED)]
 
 
 async def test_the_last_event_of_a_burst_does_not_wait_for_another(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
-    await asyncio.sleep(1.01 * GATHER_TIME)
+    await asyncio.sleep(1.01 * GATHER_TIME_SECONDS)
     assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED]
 
 
@@ -126,7 +126,7 @@ async def test_a_burst_waits_only_in_a_bounded_number(teller: Teller) -> None:
 async def test_what_waits_leaves_when_it_is_flushed_and_only_once(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     teller.activity.flush()
-    await asyncio.sleep(10 * GATHER_TIME)
+    await asyncio.sleep(10 * GATHER_TIME_SECONDS)
     assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED]
 
 
@@ -136,8 +136,8 @@ async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_le
     moments: Iterator[int] = iter((1000, 2000, 3000))
     monkeypatch.setattr(events, "wall_ms", lambda: next(moments))
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
-    await asyncio.sleep(2 * GATHER_TIME)
-    assert [one.headers["x-event-time"] for one in teller.line.told] == [1000, 2000, 3000]
+    await asyncio.sleep(2 * GATHER_TIME_SECONDS)
+    assert [event.headers["x-event-time"] for event in teller.line.told] == [1000, 2000, 3000]
 
 
 async def test_the_end_of_a_request_has_the_class_of_the_error_and_nothing_that_it_says(teller: Teller) -> None:
@@ -148,14 +148,14 @@ async def test_the_end_of_a_request_has_the_class_of_the_error_and_nothing_that_
         request = Request("42", body, {}, "id", False, None)
         work = InFlight(request, cast("Any", None), 1.0, 1.0, 1.0, outcome=invoke(handler, request), finished=1.5)
         teller.activity.finished(work)
-    await asyncio.sleep(2 * GATHER_TIME)
-    assert [one.headers["x-error"] for one in teller.line.told] == ["KeyError", "http.client.HTTPException"]
-    assert "secret" not in repr([one.headers for one in teller.line.told])
+    await asyncio.sleep(2 * GATHER_TIME_SECONDS)
+    assert [event.headers["x-error"] for event in teller.line.told] == ["KeyError", "http.client.HTTPException"]
+    assert "secret" not in repr([event.headers for event in teller.line.told])
 
 
 async def test_a_worker_with_nothing_to_do_is_not_woken(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
-    await asyncio.sleep(3 * GATHER_TIME)
+    await asyncio.sleep(3 * GATHER_TIME_SECONDS)
     assert teller.activity._gathering is None
 
 

@@ -155,7 +155,7 @@ async def _end_workers(chosen: DaemonSettings) -> None:
     grace = settings.template.stop_grace
     driver = settings.open(chosen.pool)
     try:
-        await end_groups(driver, (dev_settings.STOP_GRACE if grace is None else grace) + _MARGIN_SECONDS)
+        await end_groups(driver, (dev_settings.STOP_GRACE_SECONDS if grace is None else grace) + _MARGIN_SECONDS)
     finally:
         await driver.close()
 

@@ -12,7 +12,7 @@ from osrdyne_runtime.console.output import CannotAsk
 from osrdyne_runtime.settings_text import to_toml
 
 #: Seconds in which a worker that is restarted has to end; else it is killed, and its requests go back to the queue.
-STOP_GRACE = 10
+STOP_GRACE_SECONDS = 10
 #: Variable of a worker with the state of the files: another one makes another template, which restarts workers.
 SOURCES = "OSRDYNE_DEV_SOURCES"
 
@@ -29,7 +29,7 @@ def write(source: Path, target: Path, worker: str, state: str) -> None:
     # The Python that has this package, whether or not its environment is active.
     template["command"] = [sys.executable if program in ("python", "python3") else program, *rest]
     template["environment"] = {"PYTHONUNBUFFERED": "1", **template.get("environment", {}), SOURCES: state}
-    template.setdefault("stop_grace", STOP_GRACE)
+    template.setdefault("stop_grace", STOP_GRACE_SECONDS)
     part = target.with_suffix(".part")
     part.write_text(to_toml(tables), encoding="utf-8")
     os.replace(part, target)

@@ -15,17 +15,17 @@ Program = Callable[[Bench], Awaitable[Any]]
 
 def _programs(module: ModuleType) -> Mapping[str, Program]:
     return {
-        name: one
-        for name, one in vars(module).items()
-        if callable(one) and not name.startswith("_") and getattr(one, "__module__", "") == module.__name__
+        name: var
+        for name, var in vars(module).items()
+        if callable(var) and not name.startswith("_") and getattr(var, "__module__", "") == module.__name__
     }
 
 
 #: On a virtual host of their own.
 ALL: Mapping[str, Program] = {
-    name: one
+    name: program
     for module in (routing, objects, settling, returning, dying, losing)
-    for name, one in _programs(module).items()
+    for name, program in _programs(module).items()
 }
 #: On a broker of their own.
 FAULTY: Mapping[str, Program] = _programs(faulty)

@@ -13,7 +13,7 @@ from testbed.waiting import until_async
 QUORUM = {"x-queue-type": "quorum"}
 CLASSIC = {"x-queue-type": "classic"}
 #: Seconds for what must happen.
-_PATIENCE = 60.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Bench(Protocol):
@@ -73,7 +73,7 @@ class Inbox:
         return self
 
     async def get(self) -> Message:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
             return await self.waiting.get()
 
     async def take(self) -> Message:
@@ -105,9 +105,9 @@ def seen(message: Message) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in sorted(value.items(), key=str) if name != "time"}
+        return {str(name): _plain(item) for name, item in sorted(value.items(), key=str) if name != "time"}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -120,7 +120,7 @@ def counts(message: Message) -> tuple[bytes, bool, Any, Any]:
 async def outcome(awaited: Awaitable[Any]) -> Any:
     """What came of an operation: its result, or the class of the error and the broker's code."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
             return await awaited
     except BrokerError as error:
         return type(error).__name__, error.code
@@ -128,7 +128,7 @@ async def outcome(awaited: Awaitable[Any]) -> Any:
 
 async def until(condition: Callable[[], Any]) -> None:
     """Wait until a condition holds, for as long as any program here may take."""
-    await until_async(condition, within=_PATIENCE)
+    await until_async(condition, within=_PATIENCE_SECONDS)
 
 
 async def ready(channel: Channel, queue: str, count: int) -> None:
@@ -151,6 +151,6 @@ async def gone(channel: Channel, queue: str) -> None:
 
 async def ended(channel: Channel) -> Any:
     """Why a channel has ended, once it has."""
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_PATIENCE_SECONDS):
         reason = await channel.wait_closed()
     return type(reason).__name__, reason.code

@@ -28,7 +28,7 @@ async def what_is_durable_outlives_a_restart(bench: Bench) -> Any:
     channel = await connection.channel(confirm=True)
     routed = await outcome(channel.publish("x", "k", b"after", mandatory=True))
     lock = await outcome((await connection.channel()).declare_queue("lock", passive=True))
-    quorum, classic = [await Inbox.of(connection, one) for one in ("quorum", "classic")]
+    quorum, classic = [await Inbox.of(connection, kind) for kind in ("quorum", "classic")]
     return (
         type(reason).__name__,
         routed,
@@ -57,7 +57,7 @@ async def a_lost_queue_is_lost_after_a_restart_too_and_counts_as_empty(bench: Be
     await until(listed)
     await asyncio.sleep(2)  # those of the other would have come, too
     totals = await bench.totals("lost"), await bench.counted_queues()
-    lost = [await bench.never_led(one) for one in ("lost", "other")]
+    lost = [await bench.never_led(queue) for queue in ("lost", "other")]
     looked = await channel.declare_queue("lost", passive=True)
     count = await channel.delete_queue("lost")
     return totals, lost, looked, count, await channel.declare_queue("lost", arguments=QUORUM)
@@ -103,8 +103,8 @@ async def a_consumer_that_holds_a_message_for_too_long_is_ended(bench: Bench) ->
 
     await until(back)
     again = counts(await (await Inbox.of(connection, "q", prefetch=1)).take())
-    for one in (closed, cancelled):
-        one.cancel()
+    for task in (closed, cancelled):
+        task.cancel()
     return results, seen(held), again
 
 

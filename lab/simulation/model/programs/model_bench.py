@@ -57,7 +57,7 @@ class ModelBench:
 
     async def counted_queues(self) -> list[str]:
         rows = await self._management._ask("queues/%2F", {})
-        return sorted(one["name"] for one in rows if "messages" in one)
+        return sorted(row["name"] for row in rows if "messages" in row)
 
     async def restart(self) -> None:
         self.broker.stop()

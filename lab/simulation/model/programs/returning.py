@@ -48,10 +48,10 @@ async def giving_back_counts_as_the_version_says(bench: Bench) -> Any:
     dead = await Inbox.of(connection, "dead")
     results = []
     for _ in range(6):
-        coming = {asyncio.ensure_future(one.get()) for one in (inbox, dead)}
+        coming = {asyncio.ensure_future(queue.get()) for queue in (inbox, dead)}
         done, others = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
-        for one in others:
-            one.cancel()
+        for other in others:
+            other.cancel()
         message: Message = done.pop().result()
         results.append((message.routing_key, *counts(message)))
         if message.exchange == "dlx":

@@ -65,7 +65,9 @@ async def the_alternate_exchange_of_a_policy_takes_the_unroutable(bench: Bench) 
     inbox = await Inbox.of(connection, "orphan")
     results = [await outcome(channel.publish("x", "k", b"with", mandatory=True)), seen(await inbox.take())]
     await bench.no_policy("ae")
-    results += [await outcome(channel.publish("x", "k", b"without", mandatory=one)) for one in (False, True)]
+    results += [
+        await outcome(channel.publish("x", "k", b"without", mandatory=mandatory)) for mandatory in (False, True)
+    ]
     await bench.policy("ae", "^x$", "exchanges", alternate_exchange="orphans")
     results += [await outcome(channel.publish("x", "k", b"again", mandatory=True)), (await inbox.take()).body]
     await channel.unbind_queue("orphan", "orphans", "")
@@ -108,7 +110,7 @@ async def direct_reply_to_reaches_its_caller_until_that_is_gone(bench: Bench) ->
     sent = await outcome(answering.publish("", address, b"answer", Properties(correlation_id="c"), mandatory=True))
     reply = await replies.get()
     await caller.close()
-    late = [await outcome(answering.publish("", address, b"late", mandatory=one)) for one in (False, True)]
+    late = [await outcome(answering.publish("", address, b"late", mandatory=mandatory)) for mandatory in (False, True)]
     return refused, mine, sent, (reply.body, reply.exchange, reply.routing_key == address), late
 
 

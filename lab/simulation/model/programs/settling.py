@@ -112,7 +112,7 @@ async def a_queue_that_is_full_refuses_or_drops_the_oldest(bench: Bench) -> Any:
             await bench.policy(name, f"^{name}$", "queues", max_length=2, overflow=overflow)
             await channel.declare_queue(name, arguments=kind)
             # A quorum queue refuses only after it was found full: it takes a few more than its limit.
-            sent = [await outcome(channel.publish("", name, b"%d" % one)) for one in range(5)]
+            sent = [await outcome(channel.publish("", name, b"%d" % number)) for number in range(5)]
             results.append((name, sent if kind is CLASSIC or overflow == "drop-head" else sent[-1]))
             if overflow == "drop-head":
                 await ready(channel, name, 2)
@@ -152,6 +152,6 @@ async def publishes_are_all_confirmed(bench: Bench) -> Any:
     connection = await bench.open()
     channel = await connection.channel(confirm=True)
     await channel.declare_queue("q", arguments=QUORUM)
-    done = await asyncio.gather(*(channel.publish("", "q", b"%d" % one) for one in range(300)))
+    done = await asyncio.gather(*(channel.publish("", "q", b"%d" % number) for number in range(300)))
     bodies = await (await Inbox.of(connection, "q", prefetch=100)).bodies(300)
-    return len(done), bodies == [b"%d" % one for one in range(300)]
+    return len(done), bodies == [b"%d" % number for number in range(300)]

@@ -59,13 +59,13 @@ OF_EVENTS = (
 BATCH = 8192
 BATCH_BYTES = 16_000_000
 #: Seconds without an answer after which a broker is given up: at the connection, later, and once the run is to end.
-CONNECT_SECONDS, PATIENCE, LAST_SECONDS = 10.0, 60.0, 5.0
+CONNECT_SECONDS, PATIENCE_SECONDS, LAST_SECONDS = 10.0, 60.0, 5.0
 #: Seconds for the end of a connection.
 CLOSE_SECONDS = 1.0
 #: Seconds that the first delivery may take, and between two questions meanwhile.
-FIRST_DELIVERY, ASK_AGAIN = 0.5, 0.05
+FIRST_DELIVERY_SECONDS, ASK_AGAIN_SECONDS = 0.5, 0.05
 #: Seconds between heartbeats: long, because they are not answered while Spark is busy with a batch.
-HEARTBEAT = 600
+HEARTBEAT_SECONDS = 600
 
 #: With this the broker ends the connection where it cannot convert a message.
 _INTERNAL_ERROR = 541
@@ -135,7 +135,7 @@ class Reading:
         )
         self._channel: Any = None
         self._watch: Any = None
-        self._patience = PATIENCE
+        self._patience = PATIENCE_SECONDS
         _readings.add(self)
 
     def hurry(self) -> None:
@@ -192,10 +192,10 @@ class Reading:
             return
         if self._seen != self._seen_at_question:
             self._ask()
-        elif self._seen or time.monotonic() - (self._asked_first or 0.0) >= FIRST_DELIVERY:
+        elif self._seen or time.monotonic() - (self._asked_first or 0.0) >= FIRST_DELIVERY_SECONDS:
             self._finish()
         else:
-            self._connection.ioloop.call_later(ASK_AGAIN, self._ask)
+            self._connection.ioloop.call_later(ASK_AGAIN_SECONDS, self._ask)
 
     def _ask(self) -> None:
         if self._done:
@@ -275,7 +275,7 @@ def _parameters(uri: str) -> tuple[str, Any]:
         where += parameters.virtual_host
     except Exception:  # noqa: BLE001 -- whatever it says, it may hold the address
         raise SourceError("the broker's address has an option that cannot be read; see pika's URLParameters") from None
-    parameters.heartbeat, parameters.stack_timeout = HEARTBEAT, CONNECT_SECONDS
+    parameters.heartbeat, parameters.stack_timeout = HEARTBEAT_SECONDS, CONNECT_SECONDS
     parameters.client_properties = {"connection_name": "osrdyne-pipeline"}
     return f"{where} (user {parameters.credentials.username})", parameters
 

@@ -1,7 +1,7 @@
 """Queues that the broker lost when it was killed: what proves it, what it means, and the commands that mend it. Pure.
 
-A quorum queue is lost when none of its members ever had a leader (`quorum.never_led`), in two looks `LOOK_AGAIN`
-apart: while a queue is declared, that is true for some milliseconds.
+A quorum queue is lost when none of its members ever had a leader (`quorum.never_led`), in two looks
+`LOOK_AGAIN_SECONDS` apart: while a queue is declared, that is true for some milliseconds.
 
 A stream is lost when the broker was killed within half a second of the declaration of its first stream. RabbitMQ 4.0
 then keeps its bindings and lists no such queue, and refuses to declare or delete it. RabbitMQ 4.3 lists it as if it
@@ -18,7 +18,7 @@ from typing import Final
 from osrdyne_pool.topology import Topology
 
 #: Seconds between two looks that prove a loss, at least.
-LOOK_AGAIN: Final = 3.0
+LOOK_AGAIN_SECONDS: Final = 3.0
 
 _ANEW: Final = (
     "`pulumi config set mend_lost_queues true` and `pulumi up`, or "
@@ -35,7 +35,7 @@ class Evidence:
     @classmethod
     def known(cls, lost: Iterable[str], now: float) -> Evidence:
         """Return the evidence for queues that are known to be lost already."""
-        return cls(dict.fromkeys(lost, (now - LOOK_AGAIN, now)))
+        return cls(dict.fromkeys(lost, (now - LOOK_AGAIN_SECONDS, now)))
 
     def after(self, looks: Mapping[str, bool], now: float) -> Evidence:
         """Return the evidence after another look: for each queue, whether it never had a leader.
@@ -56,7 +56,7 @@ class Evidence:
     @property
     def lost(self) -> frozenset[str]:
         """Queues that are proved to be lost."""
-        return frozenset(name for name, (first, last) in self.seen.items() if last - first >= LOOK_AGAIN)
+        return frozenset(name for name, (first, last) in self.seen.items() if last - first >= LOOK_AGAIN_SECONDS)
 
 
 def static_quorum_queues(declared: Topology) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from osrdyne_runtime.serve.listening import BACKLOG
 log = log_lines.logger(__name__)
 
 #: Seconds for which a connection may be idle, for the rest of a body that was refused, and for handlers at the end.
-_IDLE, _LINGER, _LAST = 75.0, 2.0, 5.0
+_IDLE_SECONDS, _LINGER_SECONDS, _LAST_SECONDS = 75.0, 2.0, 5.0
 #: Seconds at the end for connections whose first request has not come whole.
-_UNANSWERED = 1.0
+_UNANSWERED_SECONDS = 1.0
 
 
 class _OwnErrors(logging.Filter):
@@ -45,7 +45,7 @@ async def served(
     listeners: list[socket.socket],
     door: Door,
     *,
-    idle: float = _IDLE,
+    idle: float = _IDLE_SECONDS,
     **options: Any,
 ) -> AsyncIterator[None]:
     """Serve on sockets that listen while the context is open; they are closed at its end.
@@ -58,8 +58,8 @@ async def served(
         logger=log.logger,
         access_log=None,
         keepalive_timeout=idle,
-        lingering_time=_LINGER,
-        shutdown_timeout=_LAST,
+        lingering_time=_LINGER_SECONDS,
+        shutdown_timeout=_LAST_SECONDS,
         auto_decompress=False,
         **options,
     )
@@ -75,7 +75,7 @@ async def served(
             for server in servers:
                 server.close()
             # Without an answer, a client cannot know whether its request ran.
-            await door.emptied(_UNANSWERED)
+            await door.emptied(_UNANSWERED_SECONDS)
         finally:
             for server in servers:
                 server.close()

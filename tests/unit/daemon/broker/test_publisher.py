@@ -94,9 +94,9 @@ class ConfirmChannel(Channel):
 
     def fail(self, reason: BrokerError) -> None:
         self._reason = self._reason or reason
-        for one in self._waiting:
-            if not one.done():
-                one.set_exception(reason.again())
+        for confirm in self._waiting:
+            if not confirm.done():
+                confirm.set_exception(reason.again())
 
     async def close(self) -> None:
         self.fail(ChannelClosed())
@@ -117,9 +117,9 @@ class BreakableConnection(Connection):
     delay: float | None = 0.9
 
     def confirm_all(self) -> None:
-        for one in (future for channel in self.channels for future in channel._waiting):
-            if not one.done():
-                one.set_result(True)
+        for confirm in (future for channel in self.channels for future in channel._waiting):
+            if not confirm.done():
+                confirm.set_result(True)
 
     async def unblocked(self) -> None:
         while self.blocked:  # noqa: ASYNC110 - virtual time
@@ -161,14 +161,14 @@ async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_o
 
 async def test_several_culprits_are_each_found(publisher: Publisher, connection: BreakableConnection) -> None:
     found = await outcomes(publisher, b"breaks 1", b"a", b"breaks 2")
-    assert [isinstance(one, MessageRefused) for one in found] == [True, False, True]
+    assert [isinstance(error, MessageRefused) for error in found] == [True, False, True]
     assert connection.arrived == [b"a"]
 
 
 async def test_channels_of_suspects_are_closed_again(publisher: Publisher, connection: BreakableConnection) -> None:
     await outcomes(publisher, b"breaks it", b"a", b"b")
     # Open is the one that all share, which "breaks it" never reached.
-    assert [one for one in connection.channels if one.is_open] == connection.channels[:1]
+    assert [channel for channel in connection.channels if channel.is_open] == connection.channels[:1]
 
 
 async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
@@ -177,7 +177,7 @@ async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
     found = await outcomes(publisher, b"cannot be sent", b"a")
     assert isinstance(found[0], MessageRefused)
     assert found[1] is None
-    assert all(one.is_open for one in connection.channels)
+    assert all(channel.is_open for channel in connection.channels)
 
 
 @pytest.mark.parametrize("error", [Nacked(), Returned("no queue")])
@@ -238,7 +238,7 @@ async def test_what_was_not_confirmed_is_not_sent_again_behind_itself(
         with pytest.raises(BrokerTimeout):
             await publisher.publish("x", "lost", b"a", Properties())
     assert connection.published == [b"a"] * 3
-    assert [len(one._waiting) for one in connection.channels] == [0, 1, 1, 1]
+    assert [len(channel._waiting) for channel in connection.channels] == [0, 1, 1, 1]
 
 
 async def test_a_missing_exchange_is_not_the_fault_of_a_message(
@@ -277,8 +277,8 @@ async def test_a_lost_connection_is_not_taken_for_a_refusal(
     waiting = asyncio.ensure_future(publisher.publish("x", "key", b"a", Properties()))
     await asyncio.sleep(0.5)
     connection.is_open = False
-    for one in connection.channels:
-        one.fail(ConnectionLost())
+    for channel in connection.channels:
+        channel.fail(ConnectionLost())
     with pytest.raises(ConnectionLost):
         await waiting
 
@@ -293,8 +293,8 @@ async def test_a_confirm_that_comes_too_late_leaves_no_unread_error(
     await asyncio.sleep(0.5)
     given_up.cancel()
     await asyncio.wait((given_up,))
-    for one in connection.channels:
-        one.fail(ConnectionLost())
+    for channel in connection.channels:
+        channel.fail(ConnectionLost())
     # Then asyncio does not complain when the confirms are forgotten
     connection.channels.clear()
     publisher._lanes = None
@@ -319,11 +319,11 @@ class Operation:
 async def test_a_pool_of_channels_gives_each_to_one_and_none_that_is_closed(connection: BreakableConnection) -> None:
     pool = ChannelPool(connection, 2)
     operations = [Operation() for _ in range(4)]
-    tasks = [asyncio.ensure_future(pool.run(one, suspect=False)) for one in operations]
+    tasks = [asyncio.ensure_future(pool.run(operation, suspect=False)) for operation in operations]
     await asyncio.sleep(1.0)
     first, second, third, fourth = operations
     assert first.channel is not second.channel
-    assert [one.channel is None for one in operations] == [False, False, True, True]
+    assert [operation.channel is None for operation in operations] == [False, False, True, True]
     # When an operation breaks its channel, the next gets a new one
     await first.channel.close()
     first.end.set_result(None)
@@ -359,14 +359,14 @@ async def test_operations_that_may_hang_leave_half_of_the_channels_to_the_others
 ) -> None:
     pool = ChannelPool(connection, 4)
     suspects, other = [Operation() for _ in range(4)], Operation()
-    tasks = [asyncio.ensure_future(pool.run(one, suspect=True)) for one in suspects]
+    tasks = [asyncio.ensure_future(pool.run(suspect, suspect=True)) for suspect in suspects]
     await asyncio.sleep(1.0)
-    assert [one.channel is not None for one in suspects] == [True, True, False, False]
+    assert [suspect.channel is not None for suspect in suspects] == [True, True, False, False]
     tasks.append(asyncio.ensure_future(pool.run(other, suspect=False)))
     await asyncio.sleep(1.0)
     assert other.channel is not None
-    for one in (*suspects, other):
-        one.end.set_result(None)
+    for suspect in (*suspects, other):
+        suspect.end.set_result(None)
     await asyncio.gather(*tasks)
 
 
@@ -401,7 +401,7 @@ async def test_a_message_that_waits_for_its_turn_is_not_sent_on_a_connection_blo
     publisher: Publisher, connection: BreakableConnection
 ) -> None:
     # More than a lane holds before the first of them is answered
-    sent = [asyncio.ensure_future(publisher.publish("x", "key", b"%d" % one, Properties())) for one in range(40)]
+    sent = [asyncio.ensure_future(publisher.publish("x", "key", b"%d" % number, Properties())) for number in range(40)]
     await asyncio.sleep(0.5)
     left = len(connection.published)
     assert 0 < left < 40

@@ -82,12 +82,12 @@ class Broker:
 
 
 async def test_after_a_message_that_ends_the_connection_one_is_taken_at_a_time_until_all_is_calm() -> None:
-    broker = Broker(lambda one: one.end(541) if len(broker.opened) <= 3 else None)
+    broker = Broker(lambda channel: channel.end(541) if len(broker.opened) <= 3 else None)
     feed = asyncio.create_task(broker.run())
     await asyncio.sleep(1)
-    assert [one.consumers for one in broker.opened] == [[256], [1], [1], [1]]
+    assert [connection.consumers for connection in broker.opened] == [[256], [1], [1], [1]]
     await asyncio.sleep(10)
-    assert [one.consumers for one in broker.opened] == [[256], [1], [1], [1, 256]]
+    assert [connection.consumers for connection in broker.opened] == [[256], [1], [1], [1, 256]]
     # And again
     broker.opened[-1].end(501)
     await asyncio.sleep(1)
@@ -97,7 +97,7 @@ async def test_after_a_message_that_ends_the_connection_one_is_taken_at_a_time_u
 
 @pytest.mark.parametrize("code", [0, 320, 403])
 async def test_any_other_end_of_the_connection_ends_the_session(code: int) -> None:
-    broker = Broker(lambda one: one.end(code))
+    broker = Broker(lambda channel: channel.end(code))
     with pytest.raises(ExceptionGroup) as caught:
         await broker.run()
     assert caught.group_contains(SessionEnded, match="ended")
@@ -115,7 +115,7 @@ async def test_a_message_that_nothing_moves_away_is_tried_with_pauses_in_the_end
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queue_feed, "_MOST_QUICK_TRIES", 20)
-    broker = Broker(lambda one: one.end(541))
+    broker = Broker(lambda channel: channel.end(541))
     feed = asyncio.create_task(broker.run())
     await asyncio.sleep(0.5)
     assert len(broker.opened) >= 21

@@ -15,7 +15,7 @@ from osrdyne.session import _unless_ended
 from osrdyne.state.pool import PoolState
 from osrdyne.status import view as status_view
 from osrdyne_amqp.errors import BrokerError, ConnectionLost
-from osrdyne_pool.broker.lost import LOOK_AGAIN
+from osrdyne_pool.broker.lost import LOOK_AGAIN_SECONDS
 from osrdyne_pool.broker.quorum import Member
 from osrdyne_protocol.names import PoolNames
 from tests.unit.stand_ins import StandInBroker, StandInConnection, state_of
@@ -60,7 +60,7 @@ async def test_a_session_with_working_queues_begins_after_one_look() -> None:
     await static_queues(state, broker).usable()
 
     assert sorted(broker.asked) == ["core-activity", *sorted(PoolNames("core").counted)]
-    assert asyncio.get_running_loop().time() < LOOK_AGAIN
+    assert asyncio.get_running_loop().time() < LOOK_AGAIN_SECONDS
     assert state.lost.static == {}
 
 
@@ -72,9 +72,9 @@ async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_it_is_men
     state, broker = state_of(), Members(lost={queue})
     waiting = asyncio.ensure_future(static_queues(state, broker).usable())
     # It takes a second look to say so
-    await asyncio.sleep(LOOK_AGAIN / 2)
+    await asyncio.sleep(LOOK_AGAIN_SECONDS / 2)
     assert state.lost.static == {}
-    await asyncio.sleep(LOOK_AGAIN)
+    await asyncio.sleep(LOOK_AGAIN_SECONDS)
     assert state.lost.static.keys() == {queue}
     assert f"ra:trigger_election({{'osrdyne_{queue}'" in state.lost.static[queue]
     # However long that takes, and while the broker cannot say
@@ -100,8 +100,8 @@ async def test_a_lost_queue_that_a_session_can_do_without_is_reported_and_keeps_
 
     await queues.usable()
     # The next look comes soon, and proves it
-    assert queues.pause(60.0) == LOOK_AGAIN
-    await asyncio.sleep(LOOK_AGAIN)
+    assert queues.pause(60.0) == LOOK_AGAIN_SECONDS
+    await asyncio.sleep(LOOK_AGAIN_SECONDS)
     await queues.look()
     assert state.lost.static.keys() == {queue}
     broker.lost = set()

@@ -58,9 +58,11 @@ def without(*names: str, bindings: bool = True) -> Topology:
     """The declared topology without these exchanges and queues, and without their bindings."""
     return replace(
         DECLARED,
-        exchanges=tuple(one for one in DECLARED.exchanges if one.name not in names),
-        queues=tuple(one for one in DECLARED.queues if one.name not in names),
-        bindings=tuple(one for one in DECLARED.bindings if not bindings or not {one.exchange, one.queue} & {*names}),
+        exchanges=tuple(exchange for exchange in DECLARED.exchanges if exchange.name not in names),
+        queues=tuple(queue for queue in DECLARED.queues if queue.name not in names),
+        bindings=tuple(
+            binding for binding in DECLARED.bindings if not bindings or not {binding.exchange, binding.queue} & {*names}
+        ),
     )
 
 
@@ -112,14 +114,14 @@ async def test_a_stream_that_was_deleted_is_to_be_applied_again(caplog: pytest.L
 async def test_a_session_begins_without_the_objects_of_events_and_on_a_pool_of_an_earlier_version() -> None:
     live = without(*OF_EVENTS, *OF_PARKING, *OF_ROOMS)
     later = (NAMES.parked_queue, NAMES.dead_letter_queue, *OF_ROOMS)
-    await check(replace(live, policies=tuple(one for one in live.policies if one.name not in later)))
+    await check(replace(live, policies=tuple(policy for policy in live.policies if policy.name not in later)))
 
 
 @pytest.mark.parametrize(
     "name",
     [
         name
-        for name in (*[one.name for one in DECLARED.exchanges], *[one.name for one in DECLARED.queues])
+        for name in (*[exchange.name for exchange in DECLARED.exchanges], *[queue.name for queue in DECLARED.queues])
         if name not in (*OF_EVENTS, *OF_PARKING, *OF_ROOMS)
     ],
 )

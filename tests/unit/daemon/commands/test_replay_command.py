@@ -29,16 +29,16 @@ def told(directory: Path) -> list[dict[str, Any]]:
 
 
 def times(directory: Path, event: str) -> list[int]:
-    return [one["time_ms"] for one in told(directory) if one["event"] == event]
+    return [row["time_ms"] for row in told(directory) if row["event"] == event]
 
 
 def test_events_are_json_lines_of_what_their_headers_carry(tmp_path: Path) -> None:
     done = replay(tmp_path, CALLS, "--json")
 
     lines = told(tmp_path)
-    assert all(one.keys() <= set(PastEvent._fields) for one in lines)
-    assert [one["key"] for one in lines if one["event"] == "orphan-seen"] == ["a", "b,é", "a"]
-    assert [one["duration_ms"] for one in lines if one["event"] == "finished"] == [50, 1500, 2000]
+    assert all(line.keys() <= set(PastEvent._fields) for line in lines)
+    assert [line["key"] for line in lines if line["event"] == "orphan-seen"] == ["a", "b,é", "a"]
+    assert [line["duration_ms"] for line in lines if line["event"] == "finished"] == [50, 1500, 2000]
     assert times(tmp_path, "orphan-seen") == [1356998400000, 1356998400000, 1357000200250]
     summary = json.loads(done.out)
     assert (summary["events"], summary["requests"], summary["cold"], summary["starts"]) == (len(lines), 3, 3, 3)
@@ -79,7 +79,7 @@ def test_the_same_seed_makes_the_same_bytes_and_another_one_others(tmp_path: Pat
 
     assert made[0] == made[1] != made[2]
     starts = [json.loads(line) for line in gzip.decompress(made[2]).splitlines()]
-    waits = [one["time_ms"] for one in starts if one["event"] == "started"]
+    waits = [start["time_ms"] for start in starts if start["event"] == "started"]
     assert waits[0] - 1356998400006 != waits[1] - 1356998400006 > 0
 
 

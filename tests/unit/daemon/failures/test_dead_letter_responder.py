@@ -39,7 +39,9 @@ from tests.unit.stand_ins import (
 pytestmark = pytest.mark.looptime
 
 REPLIES = ("", A_CALLER)
-POISON, UNANSWERED, WAITING = (("", one) for one in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue))
+POISON, UNANSWERED, WAITING = (
+    ("", queue) for queue in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)
+)
 INVENTORY = (POISON, UNANSWERED, WAITING)
 BACK = (NAMES.dead_letter_exchange, "42")
 

@@ -79,7 +79,7 @@ def test_an_entry_without_an_identity_has_the_same_at_each_look_and_another_than
     looked_at = message(headers={"a": 1, "x-delivery-count": 2, "x-acquired-count": 7})
     assert poison_entry.read(first).id == poison_entry.read(looked_at).id
     others = [message(b"other", headers={"a": 1}), message(headers={"a": 2}), message(correlation_id="7")]
-    assert len({poison_entry.read(one).id for one in (first, *others)}) == 4
+    assert len({poison_entry.read(entry).id for entry in (first, *others)}) == 4
 
 
 def test_what_was_added_on_the_way_is_left_behind_when_an_entry_is_sent_again() -> None:

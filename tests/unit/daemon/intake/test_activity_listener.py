@@ -191,7 +191,7 @@ def test_each_event_of_a_batch_counts(listener: Listener) -> None:
     ]
     [message] = pack(told)
     listener.message(dict(message.headers), message.body)
-    assert [listener.counted(one) for one in (events.REQUEST_RECEIVED, events.FINISHED, "unreadable")] == [2, 1, 1]
+    assert [listener.counted(event) for event in (events.REQUEST_RECEIVED, events.FINISHED, "unreadable")] == [2, 1, 1]
     assert "42" in listener.state.tracker.wanted
     assert listener.state.activity.delivery_history.of("42", "r1") == ()
     assert listener.state.activity.delivery_history.of("42", "r2") == (PastDelivery("w1", 2),)
@@ -257,7 +257,7 @@ async def test_a_key_that_leaves_without_a_worker_is_not_waited_for(listener: Li
 def test_requests_are_counted_by_the_outcome_that_workers_report(listener: Listener) -> None:
     for outcome in ("ok", "ok", b"error", "requeued", "made-up", None):
         listener.message({"x-event": events.FINISHED} | ({} if outcome is None else {"x-outcome": outcome}), b"")
-    assert [listener.sample("requests_total", outcome=one) for one in ("ok", "error", "other")] == [2, 1, 2]
+    assert [listener.sample("requests_total", outcome=outcome) for outcome in ("ok", "error", "other")] == [2, 1, 2]
 
 
 @pytest.mark.parametrize("value", [-1, 86_400_001, 1 << 70, True, 1.5, "7", [7]])

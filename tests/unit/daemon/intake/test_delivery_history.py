@@ -29,14 +29,19 @@ def test_only_the_requests_that_were_delivered_last_are_remembered() -> None:
         record.add("42", str(number), PastDelivery("w", number))
         record.add("42", "old but busy", PastDelivery("w", number))
     assert len(record._requests) == 3
-    assert [bool(record.of("42", one)) for one in ("0", "3", "4", "old but busy")] == [False, True, True, True]
+    assert [bool(record.of("42", request_id)) for request_id in ("0", "3", "4", "old but busy")] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_of_a_request_that_was_delivered_often_the_first_and_last_workers_are_remembered() -> None:
     record = DeliveryHistory()
     for number in range(1000):
         record.add("42", "7", PastDelivery("w", number))
-    found = [one.time_ms for one in record.of("42", "7")]
+    found = [delivery.time_ms for delivery in record.of("42", "7")]
     assert len(found) == MOST_HANDOUTS
     assert found[0] == 0
     assert found[-1] == 999

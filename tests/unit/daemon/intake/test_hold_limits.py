@@ -72,7 +72,7 @@ def test_no_bound_is_ever_passed_and_the_counts_stay_true(
     holding, held = HeldMessages(per_key=per_key, total=total, total_bytes=bound), list[tuple[str, int]]()
     for take, key, size in actions:
         if take:
-            mine = [one for one in held if one[0] == key]
+            mine = [hold for hold in held if hold[0] == key]
             fits = holding.admit(key, size)
             if fits:
                 held.append((key, size))
@@ -84,4 +84,4 @@ def test_no_bound_is_ever_passed_and_the_counts_stay_true(
         assert (holding.messages, holding.bytes) == (len(held), sum(size for _, size in held))
         assert holding.messages <= total
         assert holding.bytes <= 2 * bound
-        assert all(sum(key == one for one, _ in held) <= per_key for key, _ in held)
+        assert all(sum(key == other for other, _ in held) <= per_key for key, _ in held)

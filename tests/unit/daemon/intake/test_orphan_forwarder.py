@@ -29,7 +29,7 @@ from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, Sta
 
 pytestmark = pytest.mark.looptime
 
-INVENTORY = [("", one) for one in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)]
+INVENTORY = [("", queue) for queue in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)]
 
 ORPHAN_TTL = 60.0
 #: The user that the daemon logged in as.
@@ -52,8 +52,8 @@ class SettledAfterConfirm(Settled):
         self._publisher = publisher
 
     def ack(self, tag: int) -> None:
-        copies = [one.body == str(tag).encode() for one in self._publisher.confirmed]
-        replies = [one.properties.correlation_id == f"id {tag}" for one in self._publisher.confirmed]
+        copies = [message.body == str(tag).encode() for message in self._publisher.confirmed]
+        replies = [message.properties.correlation_id == f"id {tag}" for message in self._publisher.confirmed]
         assert any(copies + replies), "settled before anything was confirmed"
         super().ack(tag)
 
@@ -125,7 +125,7 @@ class Forwarder:
         self.state.queues[key] = QueueState(Phase.BOUND, asserted=self.state.tracker.generation)
 
     def answers(self) -> list[str]:
-        return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", A_CALLER)]
+        return [message.properties.headers[headers.X_STATUS] for message in self.publisher.sent_to("", A_CALLER)]
 
 
 @asynccontextmanager

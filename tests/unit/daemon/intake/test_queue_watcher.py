@@ -192,7 +192,7 @@ async def test_other_consumers_are_named_once_they_are_there_for_longer_than_cou
         management.consumed_by = {}
         await asyncio.sleep(6.0)
         assert state.counts.listeners == {}
-    assert [one.message for one in caplog.records] == [
+    assert [record.message for record in caplog.records] == [
         "a queue of the daemon has other consumers",
         "a queue of the daemon has no other consumers any more",
     ]

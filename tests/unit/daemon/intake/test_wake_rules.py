@@ -45,10 +45,10 @@ def test_no_user_gets_more_than_its_bucket_and_what_has_flown_into_it(
 
 def test_one_users_bucket_is_not_anothers_and_what_has_no_user_shares_one() -> None:
     budget = WakeBudget(burst=1, interval=60.0)
-    users = [origin(Properties(user_id=one), "core-daemon") for one in ("a", b"a", "b", None, "", b"\xff")]
+    users = [origin(Properties(user_id=user), "core-daemon") for user in ("a", b"a", "b", None, "", b"\xff")]
     answers = [wake_rules.refusal("k", user, ANY, budget, now=0.0) for user in users]
 
-    assert [one is None for one in answers] == [True, False, True, True, False, False]
+    assert [answer is None for answer in answers] == [True, False, True, True, False, False]
 
 
 def test_buckets_take_bounded_memory_and_users_beyond_share_one() -> None:

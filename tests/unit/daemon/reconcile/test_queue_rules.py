@@ -304,7 +304,7 @@ def _applied(
 
 
 @pytest.mark.parametrize("wanted", [None, ACTIVE, UNBOUND])
-@pytest.mark.parametrize("phase", [one for one in Phase if one not in (Phase.GONE, Phase.FOREIGN)])
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.GONE, Phase.FOREIGN)])
 def test_a_queue_that_the_broker_lost_is_discarded_whether_it_is_wanted_or_not(
     wanted: Wanted | None, phase: Phase
 ) -> None:

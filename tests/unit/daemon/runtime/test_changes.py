@@ -115,8 +115,8 @@ def test_timers_agree_with_a_naive_model(steps: list[tuple[bool, str, int]]) -> 
             naive[key] = now + amount
         else:
             now += amount
-            expected = sorted((when, one) for one, when in naive.items() if when <= now)
-            assert sorted((naive[one], one) for one in timers.due(now)) == expected
-            for _, one in expected:
-                del naive[one]
+            expected = sorted((when, key) for key, when in naive.items() if when <= now)
+            assert sorted((naive[key], key) for key in timers.due(now)) == expected
+            for _, due_key in expected:
+                del naive[due_key]
         assert timers.next() == min(naive.values(), default=None)

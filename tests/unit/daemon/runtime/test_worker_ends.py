@@ -27,9 +27,9 @@ def test_the_last_ends_of_the_keys_that_ended_last_are_kept() -> None:
         if number == 50:
             ends.note(fact("old", 5))
 
-    assert [one.at for one in ends.of("old")] == [3, 4, 5]
+    assert [end.at for end in ends.of("old")] == [3, 4, 5]
     assert ends.of("key 0") == ()
-    assert len({one.key for one in ends.latest()}) == worker_ends.MOST_KEYS
+    assert len({end.key for end in ends.latest()}) == worker_ends.MOST_KEYS
 
 
 def test_a_reason_is_that_of_the_last_failure_since_a_time() -> None:

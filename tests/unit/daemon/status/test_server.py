@@ -16,7 +16,7 @@ from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
 from osrdyne_runtime.door import Door
 from testbed import odd_headers
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE_SECONDS
 
 
 class Served:
@@ -84,7 +84,7 @@ async def test_half_a_request_is_not_kept(served: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     with closing(writer):
         writer.write(b"GET /status HTTP/1.1\r\nHost:")
-        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
     assert (await served.get("/healthz"))[0] == 200
 
 

@@ -190,7 +190,7 @@ def test_keys_of_target_queues_and_groups_are_shown_once_and_in_order(state: Poo
     state.queues["a"] = BOUND
     state.queues["b"] = BOUND
     state.groups["c"] = Group("c", GroupState.RUNNING, 1, "")
-    assert [one["key"] for one in status_view.keys_view(state, owns_workers=True, late=LATE, now=0.0)] == [
+    assert [entry["key"] for entry in status_view.keys_view(state, owns_workers=True, late=LATE, now=0.0)] == [
         "a",
         "b",
         "c",

@@ -20,9 +20,9 @@ def test_a_required_key_is_active_then_unbound_then_gone() -> None:
     tracker = tracker_of()
     tracker.require("42", 0.0)
     assert tracker.advance(9.9) == []
-    assert [one.status for one in tracker.wanted.values()] == [Status.ACTIVE]
+    assert [requirement.status for requirement in tracker.wanted.values()] == [Status.ACTIVE]
     assert tracker.advance(10.0) == ["42"]
-    assert [one.status for one in tracker.wanted.values()] == [Status.UNBOUND]
+    assert [requirement.status for requirement in tracker.wanted.values()] == [Status.UNBOUND]
     assert tracker.advance(14.9) == []
     assert tracker.advance(15.0) == ["42"]
     assert "42" not in tracker.wanted
@@ -53,9 +53,9 @@ def test_a_key_that_is_kept_is_active_until_then_and_has_no_delay_of_its_own() -
     assert tracker.keep("42", 5.0) == first
     assert tracker.wanted["42"].until == 12.0
     assert tracker.advance(12.0) == ["42"]
-    assert [one.status for one in tracker.wanted.values()] == [Status.UNBOUND]
+    assert [requirement.status for requirement in tracker.wanted.values()] == [Status.UNBOUND]
     assert tracker.keep("42", 20.0) == tracker.generation > first
-    assert [one.status for one in tracker.wanted.values()] == [Status.ACTIVE]
+    assert [requirement.status for requirement in tracker.wanted.values()] == [Status.ACTIVE]
 
 
 def test_a_start_of_a_key_that_is_only_kept_does_not_count() -> None:
@@ -170,7 +170,7 @@ def test_the_tracker_agrees_with_a_naive_model(steps: list[tuple[object, ...]]) 
     for kind, pause, *rest in steps:
         assert isinstance(pause, float)
         now += pause
-        before = {key: one.status for key, one in tracker.wanted.items()}
+        before = {key: requirement.status for key, requirement in tracker.wanted.items()}
         generation = tracker.generation
         if kind == "require":
             key, extra, found = rest
@@ -186,8 +186,10 @@ def test_the_tracker_agrees_with_a_naive_model(steps: list[tuple[object, ...]]) 
             assert (tracker.generation > generation) == bool(changed)
             due = tracker.next_change()
             assert due is None or due > now
-        assert {key: (one.status, one.until) for key, one in tracker.wanted.items()} == naive.keys
-        ends = [one.until for one in tracker.wanted.values()]
+        assert {
+            key: (requirement.status, requirement.until) for key, requirement in tracker.wanted.items()
+        } == naive.keys
+        ends = [requirement.until for requirement in tracker.wanted.values()]
         # It may look too early, never too late.
         assert not ends or (tracker.next_change() or 0.0) <= min(ends)
 
@@ -203,7 +205,7 @@ def test_a_key_steps_down_in_time_after_old_deadlines_of_others_were_dropped() -
         tracker.require("busy", renewal / 1000)
         assert len(tracker._deadlines) <= 65 + 4 * len(tracker.wanted)
     # Then each key steps down when it is due
-    for key, lifetime in sorted(lifetimes.items(), key=lambda one: one[1]):
+    for key, lifetime in sorted(lifetimes.items(), key=lambda lifetime: lifetime[1]):
         assert tracker.next_change() == lifetime
         assert tracker.advance(lifetime) == [key]
         assert tracker.advance(lifetime + STOP) == [key]
