@@ -31,7 +31,7 @@ class Answering:
 
 
 def test_it_looks_again_after_the_same_time(module: Any) -> None:
-    assert module.LOOK_AGAIN == lost.LOOK_AGAIN_SECONDS
+    assert module.LOOK_AGAIN_SECONDS == lost.LOOK_AGAIN_SECONDS
 
 
 def test_it_judges_members_alike(module: Any) -> None:
