@@ -91,7 +91,7 @@ def test_jobs_are_done_a_second_up_changes_nothing_and_destroy_leaves_the_jobs(
     assert len(pods) == 2
     for pod in pods.values():
         assert [container["name"] for container in pod["spec"]["initContainers"]] == ["migrate"]
-        assert all(statuse["ready"] for statuse in pod["status"]["containerStatuses"])
+        assert all(status["ready"] for status in pod["status"]["containerStatuses"])
     stack.must_up("--refresh", "--expect-no-changes")
 
     # A password is changed: both go on without a restart

@@ -74,9 +74,7 @@ def running(stack: OnCluster, selector: str) -> dict[str, dict[str, Any]]:
     return {
         pod["metadata"]["name"]: pod
         for pod in stack.pods("relay", selector).values()
-        if all(
-            containerstatuse["ready"] for containerstatuse in pod["status"].get("containerStatuses", [{"ready": False}])
-        )
+        if all(status["ready"] for status in pod["status"].get("containerStatuses", [{"ready": False}]))
     }
 
 

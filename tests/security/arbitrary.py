@@ -51,7 +51,7 @@ KNOWN_VALUES = st.sampled_from(
     [
         *sorted(statuses.STATUSES),
         *sorted(events.ACTIVITY),
-        *(statuse.encode() for statuse in sorted(statuses.STATUSES)),
+        *(status.encode() for status in sorted(statuses.STATUSES)),
         "core-req-42",
         b"\xff",
     ]

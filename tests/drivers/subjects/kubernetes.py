@@ -187,8 +187,8 @@ class KubernetesSubject(Owning):
 
     async def workers(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[str]:
         pods = await asyncio.to_thread(self.pods, key, pool=pool, instance=instance)
-        statuses = [containerstatuse for pod in pods for containerstatuse in pod["status"].get("containerStatuses", [])]
-        return sorted(statuse["containerID"] for statuse in statuses if "running" in statuse["state"])
+        statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
+        return sorted(status["containerID"] for status in statuses if "running" in status["state"])
 
     async def kill(self, key: str) -> None:
         [process] = await self._processes(key, None, "one")

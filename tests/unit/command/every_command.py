@@ -61,7 +61,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 #: Those that are done there; the others end with an error, as JSON.
 DONE = {"daemon", "status", "lint", "replay", "jobs migrate", "relay token"}
-COMMANDS = [" ".join(leave) for leave in lost_output.leaves(typer.main.get_command(app))]
+COMMANDS = [" ".join(leaf) for leaf in lost_output.leaves(typer.main.get_command(app))]
 
 
 def words_of(command: str, folder: Path, url: str) -> list[str]:

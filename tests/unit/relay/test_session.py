@@ -53,7 +53,7 @@ class StillNode:
     def open(self) -> int:
         """How many sockets of this process are connected to it."""
         ours = psutil.Process().net_connections("tcp4")
-        return [our.raddr[1:] for our in ours].count((self.listener.getsockname()[1],))
+        return [connection.raddr[1:] for connection in ours].count((self.listener.getsockname()[1],))
 
     def close(self) -> None:
         self.listener.shutdown(2)

@@ -46,9 +46,9 @@ def test_every_metric_is_explained_with_its_labels() -> None:
 
     ours = [var for var in vars(Metrics()).values() if hasattr(var, "describe") and hasattr(var, "_labelnames")]
     assert shown == {
-        f"{family.name}_total" if family.type == "counter" else family.name: set(our._labelnames)
-        for our in ours
-        for family in our.describe()
+        f"{family.name}_total" if family.type == "counter" else family.name: set(metric._labelnames)
+        for metric in ours
+        for family in metric.describe()
     }
 
 
