@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_runtime.console.output import CannotAsk
 from testbed.waiting import until
-from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
+from tests.pipeline.small_history import BEGIN, COLD, EVENTS, REQUESTS, write
 from tests.pipeline.tables.histories import made_small, random_history
 
 #: Runs commands one after the other, and prints the exit status and the output of each.
@@ -88,6 +89,41 @@ def test_the_commands_after_each_other_end_in_a_report_without_java_and_without_
         for name in ("bronze", "events"):
             assert engine.rows(f"from (from {name}) select count(*) as n") == [{"n": EVENTS - 1}], name
         assert engine.rows("select count(*) as n from rejects") == [{"n": 2}]
+
+
+def test_a_forget_that_was_cut_short_is_ended_by_tables_and_the_same_command(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, line = tmp_path / "events.jsonl", "FileNotFoundError: a line of a worker"
+    ended = {
+        "key": "XX",
+        "event": "worker-ended",
+        "event_id": "a",
+        "time_ms": BEGIN,
+        "outcome": "exit 1",
+        "output": line,
+    }
+    file.write_text(json.dumps(ended))
+    here = ["--pool", "core", "--lake", str(lake.home.parent)]
+
+    def invoke(*words: str) -> int:
+        return CliRunner().invoke(PIPELINE, [*words, *here]).exit_code
+
+    def places() -> set[str]:
+        """Tables of which any version has the line."""
+        files = lake.home.glob("versions/**/*.parquet")
+        return {
+            path.relative_to(lake.home).parts[1][:11] for path in files if line in str(pq.read_table(path).to_pylist())
+        }
+
+    assert (invoke("ingest", str(file)), invoke("tables")) == (0, 0)
+    assert "gold.causes" in places()
+    with monkeypatch.context() as patched:
+        patched.setattr("osrdyne_pipeline.commands.forget.build", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert invoke("forget", "--event-id", "a", "--yes") != 0
+
+    assert (invoke("tables"), invoke("forget", "--event-id", "a", "--yes")) == (0, 0)
+    assert places() == set()
 
 
 #: The program whose first table takes for ever.

@@ -24,6 +24,8 @@ CALLER, IDLE = "caller", "idle"
 UNKNOWN = "(unknown)"
 #: Lines of a table for a terminal.
 LINES = 20
+#: How a cell of CSV begins that a spreadsheet computes, and does not show as it is.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BYTES = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -131,7 +133,7 @@ def command(
         str | None,
         typer.Option(
             envvar="OSRDYNE_PIPELINE_WORKER_MEMORY",
-            callback=lambda text: text and options.memory(text),
+            callback=lambda text: None if text is None else options.memory(text),
             metavar="SIZE",
             help="Memory of a worker, such as 512m or 2g; no event has it.",
         ),
@@ -147,6 +149,8 @@ def command(
     """
     if json and as_csv:
         raise CannotAsk("give one of --json and --csv")
+    if since is not None and until is not None and until <= since:
+        raise CannotAsk(f"no day is from {since} to before {until}: give an --until that is after --since")
     place = lake_at(lake, pool)
     if not place.exists("gold/bill"):
         raise LakeError(f"there is no bill of {pool} in {place.where}: osrdyne pipeline tables makes it")
@@ -182,7 +186,14 @@ def _caller(share: Share) -> str:
 def _write_csv(found: Sequence[Share], rates: Rates) -> None:
     writer = csv.DictWriter(sys.stdout, list(rates.named(Share("", "", None))), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rates.named(share) for share in found)
+    for share in found:
+        named = rates.named(share)
+        writer.writerow({**named, "key": _as_text(share.key), "caller": share.caller and _as_text(share.caller)})
+
+
+def _as_text(cell: str) -> str:
+    """Return a cell that a spreadsheet takes for text, also where it would take it for a formula."""
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
 def _print_table(what: str, parts: Sequence[Share], whole: Share, rates: Rates, name: Callable[[Share], str]) -> None:

@@ -84,10 +84,12 @@ def command(
                 with started("forget", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
                     _forget(place, wanted)
                     build(session, place, steps)
-                    for name in QUERIES:
-                        place.remove_older_versions(name)
+                    _only_newest(place)
             elif found.rows:
                 _forget(place, wanted)
+            else:
+                # Where an earlier one was cut short, the versions before still have what was made of it.
+                _only_newest(place)
     _told(found, place, forgotten=yes, json=json)
 
 
@@ -96,6 +98,12 @@ def _forget(place: AnyLake, wanted: Forgotten) -> None:
     for name in _MADE:
         place.remove_file(name)
     forgetting.forget(place, wanted)
+
+
+def _only_newest(place: AnyLake) -> None:
+    for name in QUERIES:
+        if place.exists(name):
+            place.remove_older_versions(name)
 
 
 def _told(found: Found, place: AnyLake, *, forgotten: bool, json: bool) -> None:
@@ -109,7 +117,9 @@ def _told(found: Found, place: AnyLake, *, forgotten: bool, json: bool) -> None:
     for name, number in found.sources.most_common(20):
         typer.echo(f"  {number:>12,}  {name}")
     if not found.rows:
-        typer.echo("there is nothing to forget; if an earlier forget was cut short, run osrdyne pipeline tables")
+        typer.echo(
+            "there is nothing to forget; if an earlier one was cut short, run osrdyne pipeline tables, then this"
+        )
     elif forgotten:
         typer.echo("they are forgotten; run recommend and report again")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated
@@ -49,6 +50,12 @@ def _lake(place: str) -> str:
     return place
 
 
+def _price(number: float | None) -> float | None:
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is not a price")
+    return number
+
+
 Pool = Annotated[
     str, typer.Option(envvar="OSRDYNE_PIPELINE_POOL", callback=_pool, help="Name of the pool.", metavar="NAME")
 ]
@@ -89,7 +96,13 @@ Memory = Annotated[
 ]
 Price = Annotated[
     float | None,
-    typer.Option(envvar="OSRDYNE_PIPELINE_PRICE", min=0, metavar="NUMBER", help="Price of an hour of a worker."),
+    typer.Option(
+        envvar="OSRDYNE_PIPELINE_PRICE",
+        callback=_price,
+        min=0,
+        metavar="NUMBER",
+        help="Price of an hour of a worker.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]
 
