@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from osrdyne_jobs.database import engines as database
-from osrdyne_jobs.database.engines import ADDITIONS, check_tables, engine_for, migrate, reading, writing
+from osrdyne_jobs.database.engines import ADDITIONS, VERSIONS, check_tables, engine_for, migrate, reading, writing
 from osrdyne_jobs.errors import JobError, NoSchema
 from testbed.waiting import PATIENCE_SECONDS, until
 
@@ -49,6 +49,18 @@ def test_additions_of_a_later_version_do_not_matter(database_url: str) -> None:
     migrate(engine)
     assert noted(engine) == "9999"
     engine.dispose()
+
+
+def test_an_addition_that_was_noted_as_a_version_becomes_an_addition(without_additions: Engine) -> None:
+    migrate(without_additions)
+    with writing(without_additions) as connection:
+        connection.execute(text(f"DROP TABLE {ADDITIONS.noted_in}"))
+        connection.execute(text(f"UPDATE {VERSIONS.noted_in} SET version_num = '0004'"))  # noqa: S608 - our own name
+    with pytest.raises(NoSchema, match="migrate"):
+        check_tables(without_additions)
+    migrate(without_additions)
+    check_tables(without_additions)
+    assert noted(without_additions) == "0004"
 
 
 @pytest.fixture

@@ -321,6 +321,20 @@ def test_a_count_that_a_client_wrote_shows_no_worker(version: Version) -> None:
 
 
 @BOTH
+def test_the_highest_count_that_a_client_wrote_stops_no_dead_letter(version: Version) -> None:
+    async def program(place: Place) -> None:
+        await place.put("poison", given={headers.X_DELIVERED: 2**63 - 1})
+        await place.crash(3)
+        assert await place.take()
+        assert await place.bodies() == ([], [])
+        (letter,) = await place.all_of(place.state.names.dead_letter_queue)
+        assert dead_letter_rules.decide(letter, place.state.names).keep_as == "delivery_limit"
+        assert (dead_letter_rules.deliveries(letter) or 0) < 2**63
+
+    run(version, program)
+
+
+@BOTH
 def test_what_workers_took_at_some_starts_only_is_not_what_ends_them(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put("poison", "behind")

@@ -147,10 +147,10 @@ def deliveries(message: Message) -> int | None:
     The daemon counts those before it took the request back (`X_DELIVERED`).
     """
     given = message.properties.headers or {}
-    names = (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT, headers.X_DELIVERED)
-    *counts, before = [headers.integer(given, name) for name in names]
+    counts = [headers.integer(given, name) for name in (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT)]
     counted = max((count for count in counts if count is not None), default=None)
-    return counted if before is None else max(0, before) + (counted or 0)
+    before = headers.delivered_before(given)
+    return before + (counted or 0) if before else counted
 
 
 def kept(

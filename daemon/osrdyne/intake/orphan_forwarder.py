@@ -113,7 +113,7 @@ class OrphanForwarder(MessageHandler):
         until = self.state.refused_until(key)
         if until is None or not is_reply_address(message.properties.reply_to):
             return None
-        if orphan_rules.delivered_before(message.properties):
+        if headers.delivered_before(message.properties.headers or {}):
             return None
         attempt, now = self.state.groups.attempt(key), self.state.clock()
         return orphan_rules.start_failed(attempt, until - now, with_reason=self.pool.worker_reasons)

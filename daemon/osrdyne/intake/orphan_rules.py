@@ -212,11 +212,6 @@ def buried(original: Properties, *, queue: str, delivered: int) -> Properties:
     return result
 
 
-def delivered_before(properties: Properties) -> int:
-    """Return how often workers took a request in queues that it was taken back from."""
-    return max(0, headers.integer(properties.headers or {}, headers.X_DELIVERED) or 0)
-
-
 def _deadline(properties: Properties, orphan_ttl_ms: int) -> int:
     """Return when a request with stamped properties ends as an orphan."""
     given = properties.headers or {}

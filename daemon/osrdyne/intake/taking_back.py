@@ -167,6 +167,7 @@ def _has_caller(message: Message) -> bool:
 def _delivered(message: Message, *, unstarted: int, looked: int) -> int:
     if not message.redelivered:
         return 0  # whatever its client wrote there
-    count = headers.integer(message.properties.headers or {}, headers.X_DELIVERY_COUNT) or 0
+    given = message.properties.headers or {}
+    count = headers.integer(given, headers.X_DELIVERY_COUNT) or 0
     here = taken_by_workers(count, unstarted=unstarted, looked=looked)
-    return here + orphan_rules.delivered_before(message.properties) if here else 0
+    return here + headers.delivered_before(given) if here else 0

@@ -136,6 +136,8 @@ ADDED |= {X_ANSWERED, X_DELIVERED}
 
 #: Integers of a header are below this: AMQP's longest type has 64 bits and a sign.
 _INTEGERS = 1 << 63
+#: More than a request is ever delivered. A client may write any number, and sums must fit into a header.
+_MOST_DELIVERED = 1_000_000
 
 
 def text(value: object) -> str | None:
@@ -169,6 +171,11 @@ def deadline_problem(headers: Mapping[str, object]) -> str | None:
         return None
     found = f"{type(value).__name__} {reprlib.repr(value)}"
     return f"{X_DEADLINE} is {found}: write milliseconds since 1970 as an integer of 64 bits"
+
+
+def delivered_before(headers: Mapping[str, object]) -> int:
+    """Return how often workers took a request in queues that it was taken back from (`X_DELIVERED`)."""
+    return min(max(0, integer(headers, X_DELIVERED) or 0), _MOST_DELIVERED)
 
 
 def integer(headers: Mapping[str, object], name: str) -> int | None:

@@ -47,6 +47,7 @@ from osrdyne_runtime.settings import secrets
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
+    from alembic.config import Config
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 log = log_lines.logger(__name__)
@@ -289,23 +290,37 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 def _migrate(connection: Connection) -> None:
     from alembic import command
-    from alembic.config import Config
 
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
     present = {chain: chain.present(connection) for chain in (VERSIONS, ADDITIONS)}
+    if present[VERSIONS] in ADDITIONS.revisions():
+        # A state of the project between two releases noted it there, and programs of the release before refuse it.
+        present = {VERSIONS: _newest_before(present[VERSIONS]), ADDITIONS: present[VERSIONS]}
+        for chain, revision in present.items():
+            command.stamp(_config(connection, chain), revision, purge=True)
     if present[VERSIONS] > VERSIONS.revisions()[-1]:
         raise JobError(f"the tables are of a version that this osrdyne_jobs does not know: {present[VERSIONS]}")
     missing = [(revision, chain) for chain in present for revision in chain.revisions() if revision > present[chain]]
     # In the order of their numbers: later ones of either chain build on earlier ones of both
     for revision, chain in sorted(missing, key=itemgetter(0)):
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.set_main_option("path_separator", "newline")
-        config.set_main_option("version_locations", str(MIGRATIONS / chain.folder))
-        config.attributes.update(connection=connection, chain=chain)
-        command.upgrade(config, revision)
+        command.upgrade(_config(connection, chain), revision)
+
+
+def _newest_before(addition: str) -> str:
+    return max(revision for revision in VERSIONS.revisions() if revision < addition)
+
+
+def _config(connection: Connection, chain: Chain) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("version_locations", str(MIGRATIONS / chain.folder))
+    config.attributes.update(connection=connection, chain=chain)
+    return config
 
 
 def check_tables(engine: Engine) -> None:
