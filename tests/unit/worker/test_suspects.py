@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pytest
 
 from osrdyne_amqp import Message, Properties
-from osrdyne_worker.suspects import LONGEST_WAIT, QUIET, Hand, Step, failures, latest, order, plan
+from osrdyne_worker.session import Delivery, WorkerSession
+from osrdyne_worker.suspects import LONGEST_WAIT, QUIET, Hand, Step, Suspects, failures, latest, order, plan
 
 #: A suspect in hand, and no other request for a while.
 ALONE = Hand(
@@ -108,3 +109,31 @@ def test_of_eight_requests_in_hand_only_those_that_end_workers_reach_the_limit(
                 break
         most = max(most, *(count for name, count in queue.items() if name not in bad), 1)
     assert most <= (1 + len(bad - {None}) if counts_returns else 1)
+
+
+@dataclass
+class LostWhileCancelling:
+    """A session that is lost when its consumer is cancelled. The real one only logs that, too."""
+
+    is_open: bool = True
+    given_back: list[int] = field(default_factory=list)
+
+    async def stop_consuming(self) -> None:
+        self.is_open = False
+
+    def give_back(self, tag: int) -> None:
+        if self.is_open:
+            self.given_back.append(tag)
+
+
+async def test_a_suspect_of_a_lost_session_is_not_begun_because_the_broker_gives_it_to_another_worker() -> None:
+    session = cast("WorkerSession", LostWhileCancelling())
+    suspects = Suspects(8, None)
+    begun: list[Delivery] = []
+    for tag in range(2):
+        message = Message(b"", "", "42", Properties(headers={"x-delivery-count": 1}), tag, redelivered=True)
+        # Its deadline has passed, so that it is due at once
+        suspects.hold(Delivery(session, message), 0.0)
+    await suspects.act(session, lambda: len(begun), lambda delivery, at: begun.append(delivery), begun.append)
+    suspects.close()
+    assert not begun
