@@ -244,6 +244,9 @@ async def _refused(address: SplitResult) -> bool:
         _, writer = await asyncio.open_connection(address.hostname, address.port)
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        # A listener that closes resets who waits in its queue.
+        return False
     writer.close()
     return False
 

@@ -75,7 +75,14 @@ def test_a_table_that_cannot_be_written_stays_as_it_was(spark: SparkSession, lak
 
 def test_a_day_of_events_is_a_folder(spark: SparkSession, lake: Lake) -> None:
     days = [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]
-    rows = [("s", n, "k", "alive", f"id-{n}", n, None, None, None, None, days[n % 2]) for n in range(4)]
+    names = TABLES["silver/events"].names
+    known = {"source": "s", "key": "k", "event": "alive"}
+    rows = [
+        tuple(
+            {**known, "offset": n, "event_id": f"id-{n}", "time_ms": n, "day": days[n % 2]}.get(name) for name in names
+        )
+        for n in range(4)
+    ]
     lake.write("silver/events", spark.createDataFrame(rows, of_arrow(TABLES["silver/events"])))
     assert sorted(file.name for file in lake.path("silver/events").glob("day=*")) == [
         "day=2026-01-01",
