@@ -97,8 +97,10 @@ def test_the_commands_of_the_page_lead_to_an_answer_and_remove_the_pool_again(re
     assert re.search(r"^LAX\s+ready", reader.run(look), re.MULTILINE)
     daemon = reader.container("daemon")
     look_at_rights(reader, daemon)
-    # Another `up` has nothing to do
-    reader.run("docker compose up --detach --wait")
+    # Who types all of them once more has the same password and the same daemon
+    password = (reader.place / ".env").read_text()
+    assert reader.run(f"cd {reader.folder}\n{first}") == said
+    assert (reader.place / ".env").read_text() == password
     assert reader.container("daemon")["Id"] == daemon["Id"]
     assert "nothing to do: the broker has the pool as declared" in reader.logs()
     # The worker that was changed answers, once the daemon has begun again
@@ -110,6 +112,8 @@ def test_the_commands_of_the_page_lead_to_an_answer_and_remove_the_pool_again(re
     keep, remove = end.splitlines()
     reader.run(keep)
     assert len(reader.engine("volume", "ls", "--quiet", "--filter", "name=osrdyne_").split()) == 2
+    reader.run("docker compose up --detach --wait")
+    assert reader.run("docker compose exec daemon osrdyne call LAX back") == "LAX replies to back"
     reader.run(remove)
     assert reader.engine("ps", "--all", "--quiet", "--filter", "name=osrdyne-").split() == []
     assert reader.engine("volume", "ls", "--quiet", "--filter", "name=osrdyne_").split() == []
@@ -118,7 +122,10 @@ def test_the_commands_of_the_page_lead_to_an_answer_and_remove_the_pool_again(re
 def look_at_rights(reader: Reader, daemon: dict[str, object]) -> None:
     """The daemon has no right that it does not need; its users' passwords are its own."""
     assert daemon["State"]["Health"]["Status"] == "healthy"  # type: ignore[index]
-    host = json.loads(json.dumps(daemon["HostConfig"]))
+    for service in ("broker", "daemon"):
+        host = json.loads(json.dumps(reader.container(service)["HostConfig"]))
+        assert host["PortBindings"] == {}
+        assert host["RestartPolicy"]["Name"] == "unless-stopped"
     assert host["ReadonlyRootfs"] is True
     assert host["CapDrop"] == ["ALL"]
     assert "no-new-privileges:true" in host["SecurityOpt"]
@@ -137,3 +144,15 @@ def look_at_rights(reader: Reader, daemon: dict[str, object]) -> None:
 def test_without_a_password_compose_says_what_to_do(reader: Reader) -> None:
     with pytest.raises(AssertionError, match=r"write it into \.env, as docs/start/compose\.md says"):
         reader.run(f"cd {FOLDER}; docker compose up --detach")
+
+
+def test_a_password_that_the_broker_does_not_have_is_said_with_what_to_do(reader: Reader) -> None:
+    first, _, _ = blocks(PAGE, "sh")
+    reader.run(first)
+    (reader.place / ".env").write_text("BROKER_PASSWORD=another\n")
+
+    with pytest.raises(AssertionError, match=r'service "topology" didn\'t complete successfully: exit 2'):
+        reader.run("docker compose up --detach --wait")
+
+    said = reader.run("docker compose logs --no-log-prefix topology")
+    assert "user 'admin' is refused; check its name and password" in said
