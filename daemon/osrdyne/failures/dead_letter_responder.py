@@ -8,6 +8,7 @@ answered, so that error replies for others never stop.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ from osrdyne_protocol import events, expiry, headers, statuses
 
 log = logging.getLogger(__name__)
 
+#: The broker dead-letters a request as soon as its worker's connection ends. The daemon learns how the worker ended a
+#: moment later: it waits for that for the first, and looks each time after the second.
+_NEWS_SECONDS, _LOOK_SECONDS = 2.0, 0.1
+
 
 @dataclass(kw_only=True, eq=False)
 class DeadLetterResponder(MessageHandler):
@@ -34,6 +39,8 @@ class DeadLetterResponder(MessageHandler):
     worker_reasons: bool
     #: Delivery tags of dead letters in hand whose callers have their answer.
     _answered: set[int] = field(default_factory=set, init=False)
+    #: How many dead letters wait for the news of their workers' ends.
+    _awaiting: int = field(default=0, init=False)
 
     async def _handle(self, message: Message) -> None:
         try:
@@ -74,7 +81,7 @@ class DeadLetterResponder(MessageHandler):
             return
         verdict = dead_letter_rules.decide(message, self.state.names)
         said = verdict.reason
-        verdict = replace(verdict, reason=dead_letter_rules.with_cause(verdict, self._cause(message, verdict)))
+        verdict = replace(verdict, reason=dead_letter_rules.with_cause(verdict, await self._cause(message, verdict)))
         keep_as = verdict.keep_as
         answered = dead_letter_rules.was_answered(message)
         if verdict.status is not None:
@@ -148,13 +155,25 @@ class DeadLetterResponder(MessageHandler):
         """Convert wall time, which is in messages, to that of the ends and signs of workers."""
         return seconds - events.wall_ms() / 1000 + self.state.clock()
 
-    def _cause(self, message: Message, verdict: dead_letter_rules.Verdict) -> str | None:
-        """Return how workers of the key failed while a request waited for them, where that is known."""
+    async def _cause(self, message: Message, verdict: dead_letter_rules.Verdict) -> str | None:
+        """Return how workers of the key failed while a request waited for them, where that is known in time."""
         if verdict.key is None or not verdict.queue.startswith(self.state.names.request_queue_prefix):
             return None
         history = self.state.activity.delivery_history.of(verdict.key, message.properties.correlation_id)
         since = self._monotonic(history[0].time_ms / 1000) if history else self._entered(message)
-        return self.state.ends.why(verdict.key, since=since)
+        until = self.state.clock() + _NEWS_SECONDS
+        failed = verdict.status == statuses.DELIVERY_LIMIT and verdict.keep_as is not None
+        # Few do at a time, so that others do not wait behind them: workers that return requests need not have ended.
+        waits = failed and since is not None and self._awaiting < max(1, self.prefetch // 4)
+        self._awaiting += waits
+        try:
+            while True:
+                cause = self.state.ends.why(verdict.key, since=since)
+                if cause is not None or not waits or self.state.clock() >= until:
+                    return cause
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._awaiting -= waits
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
         try:

@@ -136,6 +136,26 @@ async def test_a_caller_reads_how_workers_failed_while_its_request_waited(status
             assert kept.properties.headers[headers.X_POISON_DETAIL] == text
 
 
+async def test_a_caller_reads_how_a_worker_failed_though_that_is_known_after_the_dead_letter() -> None:
+    async with responding() as one:
+        one.letter("delivery_limit", more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
+        await asyncio.sleep(0.5)
+        ended(one, ago=0.0)
+        await until(lambda: one.acked == [1])
+        text = one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
+        assert text.endswith("; the last one failed: worker exited with status 1: no such file")
+        assert one.sent(POISON)[0].properties.headers[headers.X_POISON_DETAIL] == text
+
+
+async def test_a_caller_is_answered_though_no_worker_is_known_to_have_ended() -> None:
+    async with responding() as one:
+        one.letter("delivery_limit", more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
+        await until(lambda: one.acked == [1])
+        assert one.sent(REPLIES)[0].properties.headers[headers.X_REASON] == (
+            "workers took the request and failed, too often"
+        )
+
+
 async def test_a_caller_may_be_spared_how_workers_failed_and_the_inventory_has_it() -> None:
     async with responding(worker_reasons=False) as one:
         ended(one, ago=3.0)
