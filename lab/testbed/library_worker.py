@@ -1,7 +1,8 @@
-"""A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS`,
-`headers`, `crash`, `hang`, `fork` (a pool of processes, for this request alone), `linger` (a thread that no stop ends),
-`flood BYTES` (a thread that prints so many as fast as it can); else, and after the last three, it answers with the key,
-`|` and the body.
+"""A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS` (more
+words may follow), `await FILE` (until there is that file), `headers`, `crash` (with a FILE: once there is that file),
+`hang`, `fork` (a pool of processes, for this request alone), `linger` (a thread that no stop ends), `flood BYTES` (a
+thread that prints so many as fast as it can); else, and after `sleep`, `await` and the last three, it answers with the
+key, `|` and the body.
 
 The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
 `coroutine`. DELIVERIES names a file that gets a line for each request that was delivered before (`redelivered`) or that
@@ -24,6 +25,11 @@ from osrdyne_worker import Reject, Request, Requeue, WorkerError, run
 def handle(request: Request) -> bytes:
     """Obey."""
     note(request)
+    wait_for_file(request)
+    return obey(request)
+
+
+def obey(request: Request) -> bytes:
     word, _, argument = request.body.partition(b" ")
     if word == b"error":
         raise WorkerError(b"no such airport", reason="asked for an error")
@@ -34,7 +40,7 @@ def handle(request: Request) -> bytes:
     if word == b"crash":
         os._exit(3)
     if word in (b"sleep", b"hang"):
-        time.sleep(float(argument or 1000))
+        time.sleep(seconds(argument))
     if word == b"fork":
         with multiprocessing.get_context("fork").Pool(2) as pool:
             pool.map(abs, range(4))
@@ -43,6 +49,16 @@ def handle(request: Request) -> bytes:
     if word == b"headers":
         return repr(sorted(request.headers.items())).encode()
     return request.key.encode() + b"|" + request.body
+
+
+def wait_for_file(request: Request) -> None:
+    word, _, argument = request.body.partition(b" ")
+    while word in (b"await", b"crash") and argument and not os.path.exists(argument):
+        time.sleep(0.01)
+
+
+def seconds(argument: bytes) -> float:
+    return float(argument.split()[0]) if argument else 1000.0
 
 
 def note(request: Request) -> None:
@@ -69,14 +85,16 @@ def flood(most: int) -> None:
 
 
 async def coroutine(request: Request) -> bytes:
+    note(request)
     word, _, argument = request.body.partition(b" ")
     if word in (b"hang", b"sleep"):
-        await asyncio.sleep(float(argument or 1000))
+        await asyncio.sleep(seconds(argument))
         return request.key.encode() + b"|" + request.body
+    await asyncio.to_thread(wait_for_file, request)
     if word == b"crash":
         # Others have begun, too.
         await asyncio.sleep(0.1)
-    return handle(request)
+    return obey(request)
 
 
 def main() -> None:

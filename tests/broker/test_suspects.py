@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import subprocess
@@ -77,7 +78,7 @@ def make_replicas() -> Iterator[Callable[..., Replicas]]:
 
 
 def waits(client: ForeignClient, ids: list[str]) -> list[float]:
-    """Return the seconds until each request was answered, from now on."""
+    """Return the seconds until each request was answered, from now on, in the order of `ids`."""
     began, took = time.monotonic(), dict[str, float]()
     while len(took) < len(ids):
         client.wait(next(request_id for request_id in ids if request_id not in took), timeout=120)
@@ -86,18 +87,47 @@ def waits(client: ForeignClient, ids: list[str]) -> list[float]:
             for request_id in ids
             if request_id in client.answers and request_id not in took
         }
-    return sorted(took.values())
+    return [took[request_id] for request_id in ids]
 
 
 def one_start(client: ForeignClient) -> float:
     """Return the seconds that one request behind a bad one takes, of a key of its own."""
     assert client.ask("43", b"before").status == "ok"
-    began = time.monotonic()
     bad, good = client.send("43", BAD), client.send("43", GOOD)
-    assert client.wait(good)[0].status == "ok"
-    took = time.monotonic() - began
+    (took,) = waits(client, [good])
     assert client.wait(bad, timeout=120)[0].status == "delivery_limit"
     return took
+
+
+def batch(client: ForeignClient, gate: Path, bad: int) -> tuple[list[str], list[str], list[float]]:
+    """Send good requests and bad ones amid them, and let the first one end when all are in the queue.
+
+    Returns the ids of the bad ones and of the good ones, and the seconds until each of these was answered.
+    """
+    gate.unlink(missing_ok=True)
+    good, culprits = [client.send(KEY, b"await " + os.fsencode(gate))], list[str]()
+    for number in range(1, COUNT):
+        if number > 1 and number % 3 == 1 and len(culprits) < bad:
+            culprits.append(client.send(KEY, BAD + b" " + os.fsencode(gate)))
+        good.append(client.send(KEY, GOOD + b" %d" % number))
+    gate.touch()
+    return culprits, good, waits(client, good)
+
+
+def starts_lost(runs: list[bytes]) -> dict[bytes, int]:
+    """Return for each good request how many workers had ended when it ran for the last time."""
+    lost, ended = dict[bytes, int](), 0
+    for body in runs:
+        if body.startswith(BAD):
+            ended += 1
+        else:
+            lost[body] = ended
+    return lost
+
+
+def begun_before_an_end(runs: list[bytes]) -> set[bytes]:
+    """Return the good requests that had begun when the first worker ended."""
+    return set(itertools.takewhile(lambda body: not body.startswith(BAD), runs))
 
 
 @pytest.mark.parametrize(
@@ -123,24 +153,23 @@ def test_only_the_request_that_ends_workers_is_buried(
     tmp_path: Path,
 ) -> None:
     pool = make_pool(delivery_limit=LIMIT)
-    variables = {"RUNNER": runner, "PREFETCH": str(prefetch), "RUNS": str(tmp_path / "runs")}
+    file, gate = tmp_path / "runs", tmp_path / "gate"
+    variables = {"RUNNER": runner, "PREFETCH": str(prefetch), "RUNS": str(file)}
     daemon = make_daemon(pool, worker=LIBRARY, environment=variables)
     client = make_client(pool)
     start = one_start(client)
     assert client.ask(KEY, b"before").status == "ok"
-    (tmp_path / "runs").unlink()
     make_replicas(pool, variables, workers - 1)
+    _, good, plain = batch(client, gate, 0)
+    assert {client.answers[request_id][0].status for request_id in good} == {"ok"}
+    file.unlink()
     # Given bad requests amid good ones
-    culprits: list[str] = []
-    good = [client.send(KEY, GOOD) for _ in range(2)]
-    for number in range(COUNT - 2):
-        if number % 3 == 0 and len(culprits) < bad:
-            culprits.append(client.send(KEY, BAD))
-        good.append(client.send(KEY, GOOD))
-    took = waits(client, good)
+    culprits, good, took = batch(client, gate, bad)
+    most, rest = max(took), max(plain) + start
     print(
-        f"RabbitMQ {pool.broker.version}, {runner}, prefetch {prefetch}, workers {workers}, bad {bad}: "
-        f"one start and one run take {start:.2f} s, p50 of others {statistics.median(took):.2f} s, p99 {took[-1]:.2f} s"
+        f"RabbitMQ {pool.broker.version}, {runner}, prefetch {prefetch}, workers {workers}, bad {bad}: one start and "
+        f"one run take {start:.2f} s, all good ones alone {max(plain):.2f} s; p50 of others "
+        f"{statistics.median(took):.2f} s, p99 {most:.2f} s: {most / rest:.2f} of both together"
     )
     # Then all good ones are answered, once, and the bad ones as such
     assert {answer.status for answer in client.wait(*culprits, timeout=120)} == {"delivery_limit"}
@@ -150,10 +179,14 @@ def test_only_the_request_that_ends_workers_is_buried(
     }
     # And they alone are kept
     until(lambda: pool.depth(pool.names.poison_queue) == bad + 1, what="the copies")
-    # And they ended as many workers as the limit allows, only the first of them beside others
-    runs = (tmp_path / "runs").read_bytes().splitlines()
-    assert runs.count(BAD) == bad * (LIMIT + 1) or bad > 1
-    if (workers, bad) == (1, 1):
-        last = len(runs) - 1 - runs[::-1].index(GOOD)
-        assert runs[:last].count(BAD) <= (2 if runner == "coroutine" else 1), runs
+    runs = file.read_bytes().splitlines()[:-1]
+    # And a bad one ended no more workers than the limit allows; RabbitMQ 4.0 counts what a worker gives back, too
+    ends = sum(body.startswith(BAD) for body in runs)
+    assert 2 * bad <= ends <= bad * (LIMIT + 1), runs
+    assert ends == bad * (LIMIT + 1) or pool.broker.version == "4.0" or (workers, bad) != (1, 1), runs
+    # And others lost a start, and one more where they had begun, or where a slow broker was taken for an empty queue. A
+    # simulation, which is never slow, has the exact number
+    lost = starts_lost(runs)
+    print(f"{len(begun_before_an_end(runs))} had begun; starts lost by others: {sorted(lost.values())}")
+    assert (workers, bad) != (1, 1) or max(lost.values()) <= 2, runs
     assert daemon.status()["state"] == "leading"

@@ -236,6 +236,36 @@ async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
 
 
 @pytest.mark.both_versions
+async def test_a_reply_that_is_refused_for_long_holds_up_no_request_that_failed_before(
+    pool: Pool, client: AsyncClient
+) -> None:
+    handled: list[bytes] = []
+
+    def handle(request: Request) -> bytes:
+        handled.append(request.body)
+        if request.body == b"fails once" and not request.redelivered:
+            raise Requeue
+        return b"answer"
+
+    # Given a caller whose reply queue stays full
+    connection = await Connection.open(administrator(pool), name="test")
+    channel = await connection.channel(confirm=True)
+    full = {"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}
+    await channel.declare_queue(FULL, arguments=full)
+    await channel.publish("", FULL, b"in the way")
+    async with working(pool, handle, prefetch=4):
+        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to=FULL, correlation_id="c"))
+        await until_in_thread(lambda: handled)
+        # When another request comes again, then it is answered within the caller's time
+        assert (await client.call("42", b"fails once")).body == b"answer"
+        assert (await client.call("42", b"after")).body == b"answer"
+        async with consuming(pool, FULL) as reader:
+            reader.ack(await reader.take())
+            assert (await reader.take()).body == b"answer"
+    await connection.close()
+
+
+@pytest.mark.both_versions
 async def test_a_requeued_request_is_tried_again_until_the_delivery_limit_dead_letters_it(
     pool: Pool, client: AsyncClient
 ) -> None:

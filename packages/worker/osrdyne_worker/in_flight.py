@@ -25,6 +25,8 @@ class InFlight:
     finished: float = 0.0
     #: How often the broker closed the channel of its reply.
     attempts: int = 0
+    #: The broker refused its reply at least once.
+    refused: bool = False
     #: The broker took it back because it was held too long: its handler's result is not used.
     given_up: bool = False
 

@@ -356,8 +356,11 @@ class Worker:
         work.withdraw = self._runner.start(request, partial(self._on_outcome, work))
 
     def _running(self) -> int:
-        """Return how many requests were begun, and would fail with this process: the broker has taken back others."""
-        return sum(work.delivery.session.is_open for work in self._in_hand)
+        """Return how many requests were begun, and would fail with this process: the broker has taken back others.
+
+        One whose reply was refused does not count: that may last, and nobody would serve the key meanwhile.
+        """
+        return sum(work.delivery.session.is_open and not work.refused for work in self._in_hand)
 
     def _take_up(self, delivery: Delivery) -> bool:
         """Continue work whose connection was lost, when this delivery is the same request."""
@@ -422,6 +425,8 @@ class Worker:
         """Handle a refused reply: try again, then send the client an error, at last give the request up."""
         request_id = work.request.correlation_id
         log.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
+        work.refused = True
+        self._suspects.moved()
         if isinstance(error, Nacked):  # the caller's queue is full, which may pass
             given_up = self._loop.time() - work.finished > REPLY_PATIENCE_SECONDS
         else:
