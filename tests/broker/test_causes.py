@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from osrdyne_client import AsyncClient, CallTimeout
 from testbed.asking import Askers, Events
+from testbed.broker import Broker
 from testbed.causes import COMMAND, PYTHON, causes
+from testbed.outages import moved
+from testbed.peer import make_request_queue
 from testbed.pool import DaemonProcess, Pool
-from testbed.waiting import until
+from testbed.tcp_proxy import TcpProxy
+from testbed.waiting import until, until_async
+from tests.broker.test_waits import ill
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -117,6 +124,7 @@ def test_each_who_asks_reads_what_broke(ask: Callable[[Made], Askers], title: st
 # --- what no queue or broker takes ------------------------------------------------------------------------------------
 
 REFUSED, BUSY = "the broker refuses the key's queue", "all workers are busy until the deadline"
+ALARM, AWAY = "the broker is in an alarm", "the broker is away"
 
 
 @pytest.mark.full
@@ -153,3 +161,51 @@ def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[Made], Asker
     with busy(askers):
         said[COMMAND] = askers.by_command(b"x", 2.0)
     askers.check(causes()[BUSY], said)
+
+
+@dataclass
+class Moved(Pool):
+    """A pool whose programs reach the broker at another port."""
+
+    port: int = 0
+
+    def uri(self, user: str) -> str:
+        return moved(super().uri(user), self.broker.amqp_port, self.port)
+
+
+async def test_each_who_asks_reads_of_an_alarm(private_broker: Broker, make_daemon: MakeDaemon) -> None:
+    pool = Pool.on(private_broker, "/")
+    await make_request_queue(pool, "XX")
+    daemon = await asyncio.to_thread(make_daemon, pool)
+    askers = Askers(pool, daemon, await asyncio.to_thread(Events, pool))
+    async with AsyncClient(pool.client_uri, "core", timeout=2.0) as client:
+        await client.cast("XX", b"the key is proven")
+        async with ill(private_broker, "disk alarm"):
+            # The broker takes the first message of a connection that has sent none in this alarm.
+            with suppress(CallTimeout):
+                await client.cast("XX", b"")
+            with pytest.raises(CallTimeout) as caught:
+                await client.call("XX", b"")
+            said = {PYTHON: [f"CallTimeout: {caught.value}"]}
+            said[COMMAND] = await asyncio.to_thread(askers.by_command, b"x", 2.0)
+            await asyncio.to_thread(askers.check, causes()[ALARM], said)
+    askers.events.close()
+
+
+@pytest.mark.full
+async def test_each_who_asks_reads_that_the_broker_is_away(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
+    pool = await asyncio.to_thread(make_pool)
+    events = await asyncio.to_thread(Events, pool)
+    async with TcpProxy(pool.broker.amqp_port) as proxy:
+        way = Moved(pool.broker, pool.vhost, pool.settings, pool.users, pool.passwords, port=proxy.port)
+        daemon = await asyncio.to_thread(make_daemon, way)
+        askers = Askers(way, daemon, events)
+        async with AsyncClient(way.client_uri, "core", timeout=2.0) as client:
+            proxy.cut(refuse=True)
+            await until_async(lambda: not client.is_connected)
+            with pytest.raises(CallTimeout) as caught:
+                await client.call("XX", b"")
+            said = {PYTHON: [f"CallTimeout: {caught.value}"]}
+            said[COMMAND] = await asyncio.to_thread(askers.by_command, b"x", 2.0)
+            await asyncio.to_thread(askers.check, causes()[AWAY], said)
+    events.close()
