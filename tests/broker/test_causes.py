@@ -173,6 +173,7 @@ class Moved(Pool):
         return moved(super().uri(user), self.broker.amqp_port, self.port)
 
 
+@pytest.mark.full
 async def test_each_who_asks_reads_of_an_alarm(private_broker: Broker, make_daemon: MakeDaemon) -> None:
     pool = Pool.on(private_broker, "/")
     await make_request_queue(pool, "XX")
