@@ -358,7 +358,7 @@ class Worker:
     def _running(self) -> int:
         """Return how many requests were begun, and would fail with this process: the broker has taken back others.
 
-        One whose reply was refused does not count: that may last, and nobody would serve the key meanwhile.
+        One whose reply was refused does not count: that may last, and the key would not be served meanwhile.
         """
         return sum(work.delivery.session.is_open and not work.refused for work in self._in_hand)
 

@@ -126,7 +126,7 @@ class LostWhileCancelling:
             self.given_back.append(tag)
 
 
-async def test_a_suspect_of_a_lost_session_is_not_begun_because_the_broker_gives_it_to_another_worker() -> None:
+async def test_a_suspect_of_a_lost_session_is_not_begun() -> None:
     session = cast("WorkerSession", LostWhileCancelling())
     suspects = Suspects(8, None)
     begun: list[Delivery] = []
