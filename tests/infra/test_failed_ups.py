@@ -83,8 +83,8 @@ def impatient(stack: OnCluster) -> None:
     shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))
     access = package / "cluster/access.py"
     text = access.read_text()
-    assert text.count("PROGRESS = 300\n") == 1
-    access.write_text(text.replace("PROGRESS = 300\n", "PROGRESS = 20\n"))
+    assert text.count("PROGRESS_SECONDS = 300\n") == 1
+    access.write_text(text.replace("PROGRESS_SECONDS = 300\n", "PROGRESS_SECONDS = 20\n"))
 
 
 def test_a_preview_refuses_a_cluster_that_is_away_or_refuses_a_login_or_lacks_an_operator(

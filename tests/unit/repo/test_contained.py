@@ -12,7 +12,7 @@ from contained import parents
 from testbed.waiting import PATIENCE_SECONDS, until
 
 #: The tool, with the grace that the first argument names.
-TOOL = "import sys, contained; contained.GRACE = float(sys.argv.pop(1)); contained.main()"
+TOOL = "import sys, contained; contained.GRACE_SECONDS = float(sys.argv.pop(1)); contained.main()"
 #: A program that detaches itself as daemons do: two forks and a session of its own. It ends once what it leaves has
 #: become what it will be: only then is the pipe closed everywhere.
 DETACHED = """
