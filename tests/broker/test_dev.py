@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from testbed.waiting import PATIENCE_SECONDS, until
 from tests.broker.test_readme import Shell, daemon_log, programs, shell
@@ -19,6 +22,14 @@ from osrdyne_worker import run
 run(lambda request: b"here")
 time.sleep(1000)
 """
+
+
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """Has SIGHUP end a process, also where the run began with `nohup`: then it is ignored, by what we start as well."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def workers(log: Path) -> list[int]:
@@ -37,6 +48,7 @@ def test_a_second_one_for_the_same_workers_is_refused_and_they_go_on(shell: Shel
     assert [Path(f"/proc/{pid}").exists() for pid in workers(daemon_log)] == [True]
 
 
+@pytest.mark.usefixtures("hang_up")
 def test_a_terminal_that_goes_ends_it_with_its_workers(shell: Shell) -> None:
     log = shell.folder / "dev.log"
     process = shell.start("osrdyne dev core/worker.py", log)
