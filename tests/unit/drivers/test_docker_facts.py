@@ -108,6 +108,18 @@ def test_past_events_say_whether_a_container_was_asked_to_stop(actions: list[str
             "ended with status 3 after 1.5 s",
         ),
         ({"StartedAt": "2026-11-21T17:00:00Z", "FinishedAt": "0001-01-01T00:00:00Z"}, 3, "ended with status 3"),
+        # The engine noted its begin too late
+        (
+            {"StartedAt": "2026-11-21T17:00:00.2Z", "FinishedAt": "2026-11-21T17:00:00.1Z"},
+            3,
+            "ended with status 3 after 0.0 s",
+        ),
+        # The engine has started it again
+        (
+            {"StartedAt": "2026-11-21T17:00:01Z", "FinishedAt": "2026-11-21T17:00:00Z", "Running": True},
+            3,
+            "ended with status 3",
+        ),
     ],
 )
 def test_an_end_is_reported_with_status_and_run_time(state: dict[str, Any], code: int, text: str) -> None:

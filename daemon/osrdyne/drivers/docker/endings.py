@@ -42,10 +42,14 @@ def _signal(number: int) -> str:
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:
-    """Return how long the last run took; None where the next one has begun, or nothing is known."""
+    """Return how long the last run took; None where the next one has begun, or nothing is known.
+
+    The engine may note the begin of a run after its end, when that comes at once. It gives the year 1 for no end.
+    """
     try:
         began, ended = (datetime.fromisoformat(state[name]) for name in ("StartedAt", "FinishedAt"))
     except (KeyError, ValueError):
         return None
-    seconds = (ended - began).total_seconds()
-    return seconds if seconds >= 0 else None
+    if ended < began and (state.get("Running") or ended.year == 1):
+        return None
+    return max(0.0, (ended - began).total_seconds())
