@@ -377,6 +377,13 @@ def _first_suspect_first() -> list[Patch]:
     return [(suspects, "order", lambda counts: list(range(len(counts))))]
 
 
+def _fewest_failures_first() -> list[Patch]:
+    def by_count(counts: Sequence[int]) -> list[int]:
+        return sorted(range(len(counts)), key=lambda place: (counts[place], place if counts[place] > 1 else -place))
+
+    return [(suspects, "order", by_count)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -416,6 +423,7 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a request that failed waits for ever": _suspects_never,
     "a request that failed is run while others that failed are in hand": _suspects_together,
     "requests that failed are run as the broker sends them": _first_suspect_first,
+    "what failed least is run before what came back first": _fewest_failures_first,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,

@@ -306,6 +306,26 @@ def test_a_lost_channel_counts_as_a_failed_delivery(channel: BlockingChannel) ->
     assert take(channel, "q")[2] == b"marker"
 
 
+def test_what_a_lost_connection_held_comes_back_in_the_order_in_which_it_was_delivered(
+    vhost: Vhost, channel: BlockingChannel
+) -> None:
+    declare(channel, "q")
+    bodies = [b"%d" % number for number in range(12)]
+    for body in bodies:
+        publish(channel, body)
+    other = open_channel(vhost)
+    other.basic_qos(prefetch_count=3)
+    held: list[bytes] = []
+    # It consumes again whenever it holds as much as it may
+    for most in (3, 6, 9, 12):
+        tag = other.basic_consume("q", lambda *delivery: held.append(delivery[-1]))
+        until(lambda most=most: other.connection.process_data_events(0) or len(held) == most, what="deliveries")
+        other.basic_cancel(tag)
+    other.connection.close()
+    assert held == bodies
+    assert [take(channel, "q")[2] for _ in bodies] == bodies
+
+
 def test_a_recover_counts_as_a_failed_delivery_on_4_0_only(channel: BlockingChannel, vhost: Vhost) -> None:
     declare(channel, "q")
     publish(channel, b"m")

@@ -35,6 +35,7 @@ _SEEN_BY = {
     "a request that failed waits for ever": 27,
     "a request that failed is run while others that failed are in hand": 67,
     "requests that failed are run as the broker sends them": 327,
+    "what failed least is run before what came back first": 7417787,
     "what goes to one key's queue holds up what goes to all others": 20,
 }
 

@@ -101,12 +101,13 @@ def plan(hand: Hand, now: float) -> Step:
 def order(counts: Sequence[int]) -> list[int]:
     """Return in which order suspects are run, by their counts of failures: the places in `counts`.
 
-    Those that failed least come first. Of those that failed once, the last comes first: the broker redelivers requests
-    in the order in which they were delivered, and a worker with one thread had begun the first one. Of those that
-    failed alike later, the first comes first: what has ended a worker alone was returned last. RabbitMQ 4.0 counts what
-    a worker returns, so that others may have as many failures.
+    The broker redelivers requests in the order in which they came back. What ended a worker alone came back last, after
+    what that worker had returned, so the first one comes first. Where all failed once, the last one comes first: a
+    worker with one thread had begun the first one. Which of them failed more says nothing: RabbitMQ 4.0 counts what a
+    worker returns.
     """
-    return sorted(range(len(counts)), key=lambda place: (counts[place], place if counts[place] > 1 else -place))
+    places = list(range(len(counts)))
+    return places if any(count > 1 for count in counts) else places[::-1]
 
 
 class Suspects:

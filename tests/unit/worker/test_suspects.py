@@ -80,9 +80,10 @@ def test_others_go_first_for_some_time_only_and_for_less_before_a_deadline() -> 
     assert latest(5.0, -4.0) == 5.0
 
 
-def test_what_failed_least_comes_first_and_of_what_failed_once_the_last_that_was_delivered() -> None:
+def test_of_those_that_failed_once_the_last_that_was_delivered_comes_first_and_else_the_first() -> None:
     assert order([1, 1, 1]) == [2, 1, 0]
-    assert order([4, 1, 2, 1, 2]) == [3, 1, 2, 4, 0]
+    # What ended the last worker came back last. On RabbitMQ 4.0 it may have failed less often than what was given back
+    assert order([3, 3, 2]) == [0, 1, 2]
     assert order([]) == []
 
 
