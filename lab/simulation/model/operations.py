@@ -46,7 +46,7 @@ def declare(
     connection = channel.connection
     broker = connection.broker
     if passive:
-        if broker.version != "4.0":
+        if broker.version != "4.0" and not connection.may_any(name):
             connection.may("configure", name, "queue")
     else:
         if not name:

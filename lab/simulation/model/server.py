@@ -121,6 +121,13 @@ class ServerConnection:
                 f"ACCESS_REFUSED - {what} access to {kind} '{name}' in vhost '/' refused for user '{self.user}'",
             )
 
+    def may_any(self, name: str) -> bool:
+        """Return whether the user may configure, write or read this object."""
+        permission = self.broker.permissions.get(self.user)
+        return permission is not None and any(
+            matches(getattr(permission, what), name) for what in ("configure", "write", "read")
+        )
+
     # --- the end ---
 
     def refuse(self, refusal: Refusal) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.address import from_file, present
-from osrdyne_amqp.errors import BrokerError, InvalidUri, NotFound, Unencodable
+from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, NotFound, Unencodable
 from osrdyne_amqp.lanes import Lanes
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import log_lines
@@ -75,12 +75,17 @@ class WorkerSession:
         )
 
     async def has_queue(self) -> bool:
-        """Return whether the request queue exists. Raises BrokerError when the broker does not answer."""
+        """Return whether the request queue exists, or may. Raises BrokerError when the broker does not answer.
+
+        RabbitMQ 4.2.6 and 4.3.0 tell only users who may configure the queue, and workers may not.
+        """
         channel = await self._connection.channel()
         try:
             await channel.declare_queue(self._environment.requests_queue, passive=True)
         except NotFound:
             return False
+        except AccessRefused:
+            return True
         finally:
             await channel.close()
         return True

@@ -129,7 +129,8 @@ async def permissions_are_asked_for_each_operation(bench: Bench) -> Any:
     await bench.exchange("x")
     await channel.declare_queue("mine", arguments=QUORUM)
     await channel.declare_queue("other", arguments=QUORUM)
-    await bench.permit("user", "^mine$", "^(mine|x)$", "^mine$")
+    await channel.declare_queue("readable", arguments=QUORUM)
+    await bench.permit("user", "^mine$", "^(mine|x)$", "^(mine|readable)$")
     connection = await bench.open("user")
 
     async def attempt(verb: str, *arguments: Any, **how: Any) -> Any:
@@ -139,6 +140,8 @@ async def permissions_are_asked_for_each_operation(bench: Bench) -> Any:
         await attempt("declare_queue", "mine", arguments=QUORUM),
         await attempt("declare_queue", "new", arguments=QUORUM),
         await attempt("declare_queue", "other", passive=True),
+        await attempt("declare_queue", "readable", passive=True),
+        await attempt("declare_queue", "readable", arguments=QUORUM),
         await attempt("delete_queue", "other"),
         await attempt("delete_queue", "missing"),
         await attempt("bind_queue", "mine", "x", "k"),
