@@ -275,7 +275,7 @@ def _no_rights(wanted: Wanted) -> dict[str, str]:
         (_superuser, "is there, and may administer the server; name another user"),
         (_two_databases, "name two databases; name one"),
         (_one_user, "must be three users: each has other rights"),
-        (_wrong_password, "refused user osrdyne_admin: connection failed"),
+        (_wrong_password, "cannot be used as user osrdyne_admin: connection failed"),
         (_no_rights, "permission denied to create role"),
         (lambda _: {"owner": "postgresql://a:s3cret@[::1/x"}, "of the owner: the database's address cannot be read"),
         (
