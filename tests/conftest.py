@@ -59,6 +59,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Have the collector leave out what lives as long as the run: modules, tests and their parameters.
+
+    Else each module's `_left` walks all of them, a tenth of a second for all unit tests.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Escape what a test logged and UTF-8 cannot have: pytest-xdist would end the run when it sends that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
@@ -40,6 +41,14 @@ class How(Enum):
     #: Its stop was requested.
     STOPPED = "stopped"
     UNKNOWN = "unknown"
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGKILL` for 9, and `signal 50` for a number without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True)

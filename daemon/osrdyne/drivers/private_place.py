@@ -1,4 +1,4 @@
-"""Whether a driver could have a directory of its own at a place, without making it."""
+"""A directory of a driver's own, and whether a place could have one. What is written there decides what we signal."""
 
 from __future__ import annotations
 
@@ -25,3 +25,15 @@ def check(path: Path, others: int) -> None:
             raise DriverError(f"cannot make directory {path}: {place} may not be written; create it or name another")
     elif (status.st_uid != os.geteuid() and os.geteuid() != 0) or status.st_mode & others:
         raise DriverError(f"directory {path} must be ours alone: chown it to the daemon's user and chmod 700 it")
+
+
+def make(path: Path, others: int) -> Path:
+    """Make a directory that only we can enter. Raises `DriverError` where one has bits of its mode in `others`."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError as error:
+        raise DriverError(f"cannot use directory {path}: {error.strerror}; create it or name another") from error
+    if status.st_uid != os.geteuid() or status.st_mode & others:
+        raise DriverError(f"directory {path} must be ours alone: chown it to the daemon's user and chmod 700 it")
+    return path

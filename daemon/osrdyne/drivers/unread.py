@@ -50,6 +50,12 @@ class UnreadChanges:
         """Whether `end` was called."""
         return self._ended
 
+    async def until_end(self) -> AsyncIterator[Change]:
+        """Yield changes until `end` is called. Raises what `read` raises."""
+        while not self._ended:
+            async for change in self.read():
+                yield change
+
     async def read(self) -> AsyncIterator[Change]:
         """Wait for changes and yield them. Raises `DriverError` with the reason that `lose` was given."""
         await self._some.wait()

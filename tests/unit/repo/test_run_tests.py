@@ -55,7 +55,8 @@ def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(
 
     assert started[0] == "unit"
     assert sum(tiers.load(tier, choice) for tier in started) <= number
-    assert (len(started) == 1) == (number == 2)
+    # The longest of `make test`: what begins later ends later.
+    assert everything or "broker" in started
 
 
 def test_tiers_that_count_for_two_cores_together_run_side_by_side_on_two(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from osrdyne.drivers.base import How, WorkerEnd
+from osrdyne.drivers.base import How, WorkerEnd, signal_name
 
 
 def end(state: Mapping[str, Any], exit_code: int) -> WorkerEnd:
@@ -27,18 +27,11 @@ def how(state: Mapping[str, Any], exit_code: int) -> str:
     if state.get("OOMKilled"):
         ending = "was killed because it used more memory than HostConfig.Memory of the template allows"
     elif 128 < exit_code < 128 + signal.NSIG:
-        ending = f"ended by {_signal(exit_code - 128)} (status {exit_code})"
+        ending = f"ended by {signal_name(exit_code - 128)} (status {exit_code})"
     else:
         ending = f"ended with status {exit_code}"
     seconds = _seconds(state)
     return ending if seconds is None else f"{ending} after {seconds:.1f} s"
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:

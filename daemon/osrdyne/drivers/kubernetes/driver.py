@@ -97,11 +97,9 @@ class KubernetesDriver:
                 self._scaled_by[group.key] = self._spawn(self._scale(group.key), "kubernetes-scale")
         return [self._group(group) for group in groups.values()]
 
-    async def changes(self) -> AsyncIterator[Change]:
+    def changes(self) -> AsyncIterator[Change]:
         """Yield exits, pods that cannot run, and groups that have gone. Ends when the driver is closed."""
-        while not self._unread.has_ended():
-            async for change in self._unread.read():
-                yield change
+        return self._unread.until_end()
 
     async def close(self) -> None:
         """Stop watching. The workers run on."""

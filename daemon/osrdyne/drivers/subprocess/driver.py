@@ -116,11 +116,9 @@ class SubprocessDriver:
         await self._tidy(running)
         return [_group(record) for record in running.values()]
 
-    async def changes(self) -> AsyncIterator[Change]:
+    def changes(self) -> AsyncIterator[Change]:
         """Yield the exits of workers, with an error for an unrequested exit. Returns when the driver is closed."""
-        while not self._unread.has_ended():
-            async for change in self._unread.read():
-                yield change
+        return self._unread.until_end()
 
     async def close(self) -> None:
         """Finish the starts that are under way, stop watching, and report what has ended. The workers run on."""

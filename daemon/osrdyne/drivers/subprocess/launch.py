@@ -13,10 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from osrdyne.drivers import redaction
+from osrdyne.drivers import private_place, redaction
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.output_files import Logs
-from osrdyne.drivers.subprocess.records import ProcessRecord, private_directory
+from osrdyne.drivers.subprocess.records import ProcessRecord
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
@@ -57,7 +57,7 @@ class Launcher:
         self._worker_amqp_uri = worker_amqp_uri
         self._worker_amqp_uri_file = None if worker_amqp_uri_file is None else str(worker_amqp_uri_file.absolute())
         self._consumer_timeout_ms = consumer_timeout_ms
-        self._logs = Logs(private_directory(log_directory), template.log_limit)
+        self._logs = Logs(private_place.make(log_directory, 0o022), template.log_limit)
         # One start at a time. The thread is made now: at a limit of processes, a start must fail and not stay queued.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="start")
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from osrdyne.drivers import private_place
 from osrdyne.drivers.subprocess import control
 from osrdyne.errors import DriverError
 from osrdyne_protocol import foreign_json, keys, names
@@ -57,28 +58,13 @@ class ProcessRecord:
         return control.Identity(self.boot_id, self.pid, self.start_ticks)
 
 
-def private_directory(path: Path) -> Path:
-    """Make a directory that only we can enter. Raises `DriverError` for one that others could write to.
-
-    What is written there decides which processes we signal.
-    """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-    except OSError as error:
-        raise DriverError(f"cannot use directory {path}: {error.strerror}; create it or name another") from error
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise DriverError(f"directory {path} must be ours alone: chown it to the daemon's user and chmod 700 it")
-    return path
-
-
 class Records:
     """The records of one pool and instance. Several daemons may hold one; changes are made under `locked`."""
 
     def __init__(self, state_dir: Path, pool: str, instance: str) -> None:
-        private_directory(state_dir)
+        private_place.make(state_dir, 0o022)
         #: Directory of this pool and instance.
-        self.directory = private_directory(state_dir / names.engine_name(pool, instance, ""))
+        self.directory = private_place.make(state_dir / names.engine_name(pool, instance, ""), 0o022)
         self._pool = pool
         self._instance = instance
         #: Name to (inode, modification time) and what was read then.

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from osrdyne.drivers import private_place
 from osrdyne.errors import DriverError
 from osrdyne_protocol import foreign_json, keys, names
 
@@ -72,7 +73,8 @@ class EnvironmentFiles:
 
     def __init__(self, directory: Path, pool: str, instance: str) -> None:
         """Raises `DriverError` when the directory cannot be used, or is open to others."""
-        self._directory = _private_directory(directory)
+        # Units read what is there, and it holds the workers' credential.
+        self._directory = private_place.make(directory, 0o077)
         self._pool = pool
         self._instance = instance
         #: Name to (inode, modification time), text, and record, None for a file that is not ours to read.
@@ -157,15 +159,3 @@ class EnvironmentFiles:
             self.other_names.add(name)
             raise ValueError("it was written for another key")
         return record
-
-
-def _private_directory(path: Path) -> Path:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-    except OSError as error:
-        raise DriverError(f"cannot use directory {path}: {error.strerror}; create it or name another") from error
-    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        # Units read what is there, and it holds the workers' credential.
-        raise DriverError(f"directory {path} must be ours alone: chown it to the daemon's user and chmod 700 it")
-    return path

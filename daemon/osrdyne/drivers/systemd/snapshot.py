@@ -5,12 +5,11 @@ States and results are those of org.freedesktop.systemd1(5) and systemd.service(
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from osrdyne.drivers.base import GroupState, How
+from osrdyne.drivers.base import GroupState, How, signal_name
 
 #: Sub-states in which a unit waits until systemd starts it again. It passes through the first two, and shows as failed
 #: or inactive there (since systemd 254).
@@ -183,7 +182,7 @@ def _how(before: Snapshot, after: Snapshot) -> str:
         return f"ended with status {after.exit_status}" + (f": systemd {step}" if step else "")
     if after.exit_code in (_KILLED, _DUMPED):
         core = " and left a core dump" if after.exit_code == _DUMPED else ""
-        return f"was killed by {_signal_name(after.exit_status)}{core}"
+        return f"was killed by {signal_name(after.exit_status)}{core}"
     return f"ended ({after.result})"
 
 
@@ -206,13 +205,6 @@ def _next(after: Snapshot) -> str:
     if not after.gone:
         return "systemd starts it again"
     return "systemd has given it up" if after.active == "failed" else "systemd does not start it again"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def group_state(active: str, sub: str, job: str) -> tuple[GroupState, int] | None:

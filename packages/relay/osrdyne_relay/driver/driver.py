@@ -83,11 +83,9 @@ class RelayDriver:
             for key, (forwarding, _) in self._forwardings.items()
         ]
 
-    async def changes(self) -> AsyncIterator[Change]:
+    def changes(self) -> AsyncIterator[Change]:
         """Yield changes until the driver is closed."""
-        while not self._unread.has_ended():
-            async for change in self._unread.read():
-                yield change
+        return self._unread.until_end()
 
     async def close(self) -> None:
         """End all forwarding. Requests that are still on the relay then go back to their queues."""
