@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import re
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -14,15 +17,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from osrdyne_client import Client, OsrdyneError
 from osrdyne_protocol import headers
 from osrdyne_protocol.event_batches import unpack
-from testbed.causes import COMMAND, EVENTS, METRICS, POISON, PYTHON, STATUS, Cause, masked
+from testbed.causes import COMMAND, EVENTS, METRICS, POISON, PYTHON, REPORT, STATUS, Cause, masked
 from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
+from testbed.suite import in_make_test
 from testbed.waiting import until
 
 #: Log messages of the daemon that say why a key does not work.
 _OF_A_KEY = ("group failed; it is tried again", "queue action failed; it is tried again")
 _CORRELATION_ID = re.compile(r" \(correlation id \S+\)")
 _AGO = re.compile(r"^\S+ ago, ")
+#: What a reason has besides the last line of a worker's output: how it ended, and where its log is.
+_HOW_AND_LOG = re.compile(r"^.*?; see [^:]*(?:: |$)")
 
 
 class Events:
@@ -96,6 +102,18 @@ class Askers:
         labels = [",".join(f'{name}="{value}"' for name, value in sample.labels.items()) for sample in found]
         return [f"{sample.name}{{{text}}}" if text else sample.name for sample, text in zip(found, labels, strict=True)]
 
+    def report(self) -> list[str]:
+        """Return the texts of the page that the pipeline makes of the events of the pool."""
+        with tempfile.TemporaryDirectory() as folder:
+            address, page = Path(folder, "monitor.uri"), Path(folder, "page.html")
+            address.write_text(self.pool.uri(self.pool.users.monitor))
+            here = ("--pool", self.pool.names.pool, "--lake", f"{folder}/lake")
+            for words in (("ingest", "--uri-file", str(address)), ("tables",), ("report", "--output", str(page))):
+                done = osrdyne("pipeline", *words, *here)
+                assert done.code == 0, done
+            shown = page.read_text().partition("<body>")[2]
+            return [html.unescape(text) for text in re.split(r"<[^>]*>", shown) if text.strip()]
+
     def logged(self) -> list[str]:
         """Return why the key did not work, by the log of the daemon."""
         lines = (line for line in self.daemon.lines() if line["message"] in _OF_A_KEY and line["key"] == self.key)
@@ -108,6 +126,8 @@ class Askers:
         """
         later = {STATUS: self.status, EVENTS: lambda: self.events.of(self.key), METRICS: self.metrics}
         later |= {POISON: self.poison} if POISON in cause.words else {}
+        # It takes some seconds.
+        later |= {REPORT: self.report} if REPORT in cause.words and not in_make_test() else {}
         for asker, ask in later.items():
             with contextlib.suppress(AssertionError):
                 until(lambda asker=asker, ask=ask: not cause.missing(asker, ask()), within=30.0)  # type: ignore[misc]
@@ -119,3 +139,7 @@ class Askers:
             for asker in (PYTHON, COMMAND, STATUS, EVENTS, POISON):
                 if asker in said and cause.patterns(asker):
                     assert any(reason in masked(line) for line in said[asker]), (asker, reason, said[asker])
+            if cause.patterns(REPORT) and REPORT in said:
+                # It has how, output and log in cells of their own.
+                output = "stuck" if reason.startswith("stuck: ") else _HOW_AND_LOG.sub("", reason)
+                assert any(output in masked(line) for line in said[REPORT]), (reason, said[REPORT])

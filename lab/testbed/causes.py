@@ -16,6 +16,7 @@ PAGE = ROOT / "docs" / "reference" / "causes.md"
 #: Who asks, as the page names them, and what the table of causes itself says.
 PYTHON, COMMAND, STATUS = "caller in Python", "`osrdyne call`", "`osrdyne status --key`"
 POISON, EVENTS, METRICS, JOBS = "`osrdyne poison show`", "events", "metrics", "jobs' page"
+REPORT = "report"
 BROKE, HOW, REASON, TO_DO = "what broke", "how", "reason", "what to do"
 
 _CODE = re.compile(r"(`+)(.+?)\1(?!`)")

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, insert, update
 from sqlalchemy.exc import OperationalError
 
 from osrdyne_amqp.errors import BrokerUnreachable
+from osrdyne_calls.errors import StartFailed
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states
 from osrdyne_jobs import redo as redo_module
@@ -31,6 +32,9 @@ class Pool:
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.away = self.closed = False
+        #: Keys of calls, and how these end.
+        self.called: list[str] = []
+        self.answer: Exception | None = None
 
     def start_cast(self, key: str, body: bytes, *, timeout: float | None = None) -> Future[None]:
         if self.closed:
@@ -41,6 +45,13 @@ class Pool:
         else:
             self.keys.append(key)
             future.set_result(None)
+        return future
+
+    def submit(self, key: str, body: bytes, *, timeout: float | None = None) -> Future[None]:
+        future: Future[None] = Future()
+        self.called.append(key)
+        if self.answer is not None:
+            future.set_exception(self.answer)
         return future
 
 
@@ -258,3 +269,35 @@ def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(
 def outages(caplog: pytest.LogCaptureFixture) -> int:
     """Return how often redo said that it cannot cast."""
     return sum(said.startswith("the broker cannot be used") for said in caplog.messages)
+
+
+def test_what_was_cast_in_vain_is_called_for_and_its_job_keeps_why_it_was_not_served(
+    engine: Engine, client: JobClient, pool: Pool
+) -> None:
+    number = client.submit("plain", "r", {}).id
+    pool.answer = StartFailed("start_failed: no file (correlation id 7)", correlation_id="7")
+    one = redo(engine, pool, pause=0.0)
+    one.scan()
+    assert (pool.keys, pool.called) == (["r"], [])
+    one.scan()
+    assert (pool.keys, pool.called) == (["r", "r"], ["r"])
+    assert client.get(number).reason == "start_failed: no file"
+    # When a worker begins it, that is over
+    with engine.begin() as connection:
+        assert running.begin(connection, type="plain", resource="r", worker="w", lease=LONG) is not None
+    assert client.get(number).reason is None
+
+
+def test_the_reason_of_an_attempt_stays_and_a_call_that_waits_is_not_repeated(
+    engine: Engine, client: JobClient, pool: Pool
+) -> None:
+    number = client.submit("plain", "r", {}).id
+    with engine.begin() as connection:
+        connection.execute(update(job).values(state=states.FAILED, reason="it failed"))
+    one = redo(engine, pool, pause=0.0)
+    for _ in range(4):
+        one.scan()
+    assert pool.called == ["r"]
+    pool.answer = StartFailed("start_failed: no file")
+    redo(engine, pool, "a", pause=0.0).scan()
+    assert client.get(number).reason == "it failed"

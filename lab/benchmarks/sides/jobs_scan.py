@@ -24,6 +24,9 @@ class TakesAll:
         taken.set_result(None)
         return taken
 
+    #: No job is cast a second time here.
+    submit = start_cast
+
 
 def main() -> None:
     options = json.load(sys.stdin)

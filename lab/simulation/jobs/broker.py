@@ -92,6 +92,11 @@ class Pool:
         self._scheduler.after(chance.uniform(0, 0.05), lambda: future.set_result(None))
         return future
 
+    def submit(self, key: str, body: bytes, *, timeout: float | None = None) -> concurrent.futures.Future[None]:
+        """Take a call: as a cast, and its answer never comes. No job depends on one."""
+        self.start_cast(key, body, timeout=timeout)
+        return concurrent.futures.Future()
+
     def _publish(self, key: str, body: bytes) -> None:
         chance, faulty = self._scheduler.random, self._faulty()
         if faulty and chance.random() < self._casts.lost:

@@ -1,20 +1,25 @@
 """Redo: casts again what was registered and not begun, begins again what failed, and takes over from dead workers.
 
+What it cast in vain it also calls for: an error reply says why it was not served, and the job keeps that as its reason.
+
 Any number of these processes may run. One leads, by a lease in the database; the others stand by.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from osrdyne_calls.errors import RemoteError
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages
 from osrdyne_jobs.client import CAST_TIMEOUT_SECONDS, Caster
@@ -27,6 +32,16 @@ from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 
 log = log_lines.logger(__name__)
+
+#: Most calls that wait for an answer, each of which has a slot of the client.
+MOST_CALLS = 100
+
+
+class Caller(Caster, Protocol):
+    """What redo works with: `osrdyne_client.Client`."""
+
+    def submit(self, key: str, body: bytes, *, timeout: float | None = None) -> Any:
+        """Begin to send a request with a reply; return a future, which has all errors of the request, too."""
 
 
 @dataclass(slots=True)
@@ -49,7 +64,7 @@ class Scan:
 class Redo:
     """One redo process."""
 
-    def __init__(self, engine: Engine, caster: Caster, settings: RedoSettings, *, name: str) -> None:
+    def __init__(self, engine: Engine, caster: Caller, settings: RedoSettings, *, name: str) -> None:
         """`caster` is an open `osrdyne_client.Client` of the pool; `name` distinguishes this process from others."""
         self._engine = engine
         self._caster = caster
@@ -62,6 +77,9 @@ class Redo:
         self._back_at = 0.0
         self._reach = Reach(settings.lease)
         self._stop = threading.Event()
+        #: Hints that were sent as calls and have no answer yet, and the reasons of those that were not served.
+        self._called: set[tuple[str, str]] = set()
+        self._refused: queue.SimpleQueue[tuple[records.Hint, str]] = queue.SimpleQueue()
 
     def run(self, stop: threading.Event, *, scanned: Callable[[], object] = lambda: None) -> None:
         """Scan until `stop` is set, which also ends a scan between two batches. Call `scanned` after each scan.
@@ -116,6 +134,7 @@ class Redo:
         if time.monotonic() >= self._lose_at:
             done.lost = self._lose()
         self._cast_due(done)
+        self._note_refused()
         if time.monotonic() >= self._alive_at:
             self._alive_at = time.monotonic() + settings.alive_interval
             self._cast_running(done)
@@ -150,11 +169,38 @@ class Redo:
                 due, hints = scans.cast_due(connection, most=room, pause=settings.pause) if leads else (0, [])
             done.due += due
             failed = self._cast(hints, done)
+            self._call(hint for hint in hints if hint.casts and hint.job not in failed)
             if failed:
                 with self._engine.begin() as connection:
                     scans.put_back(connection, failed, after=settings.interval)
             if due < room or (hints and len(failed) == len(hints)):
                 return
+
+    def _call(self, hints: Iterable[records.Hint]) -> None:
+        """Send hints as calls, too. Their casts have no deadline, and wait where these are given up."""
+        for hint in hints:
+            if len(self._called) >= MOST_CALLS:
+                return
+            if (hint.type, hint.resource) in self._called:
+                continue
+            self._called.add((hint.type, hint.resource))
+            answer = self._caster.submit(
+                hint.resource, messages.encode(hint.type, hint.job), timeout=self._settings.pause
+            )
+            answer.add_done_callback(partial(self._answered, hint))
+
+    def _answered(self, hint: records.Hint, answer: concurrent.futures.Future[object]) -> None:
+        """Keep why a call was not served for the next scan. Runs in the client's thread."""
+        self._called.discard((hint.type, hint.resource))
+        error = answer.exception()
+        if isinstance(error, RemoteError):
+            self._refused.put((hint, str(error).removesuffix(f" (correlation id {error.correlation_id})")))
+
+    def _note_refused(self) -> None:
+        while not self._refused.empty():
+            hint, reason = self._refused.get()
+            with self._engine.begin() as connection:
+                scans.refuse(connection, type=hint.type, resource=hint.resource, reason=reason)
 
     def _cast_running(self, done: Scan) -> None:
         settings, after = self._settings, 0

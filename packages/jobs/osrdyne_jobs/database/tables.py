@@ -40,7 +40,7 @@ job = Table(
     #: A person or program wants to end it while it runs.
     Column("cancel", Boolean, nullable=False, server_default=text("false")),
     Column("finished_at", Float(53)),
-    #: Why its last attempt failed.
+    #: Why its last attempt failed; while it is registered, why no worker could begin it.
     Column("reason", Text),
     # Without it, SQLite would give the id of a job that moved to the history again.
     sqlite_autoincrement=True,

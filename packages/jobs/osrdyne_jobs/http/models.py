@@ -76,7 +76,9 @@ class Job(BaseModel):
     run_id: int | None = Field(description="The fencing token of its last run.")
     cancel: bool = Field(description="Whether it was cancelled while it ran.")
     finished_at: Time | None
-    reason: str | None = Field(description="Why the last attempt failed.")
+    reason: str | None = Field(
+        description="Why the last attempt failed; while it is registered, why no worker could begin it."
+    )
 
 
 class WholeJob(Job):

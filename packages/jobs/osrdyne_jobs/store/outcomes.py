@@ -64,11 +64,16 @@ def end(
     connection: Connection, token: int, outcome: str, reason: str | None, traceback: str | None = None
 ) -> Row[Any, Any]:
     """Write the outcome of a run to it and to its jobs; return its type and resource."""
-    reason = None if reason is None else _storable(reason)[:MOST_REASON]
+    reason = None if reason is None else kept(reason)
     raised = None if traceback is None else _storable(traceback)
     which = connection.execute(_END_RUN, {"token": token, "ended_as": outcome, "why": reason, "raised": raised}).one()
     _settle_jobs(connection, token, outcome, reason)
     return which
+
+
+def kept(reason: str) -> str:
+    """Return a reason as it is kept."""
+    return _storable(reason)[:MOST_REASON]
 
 
 def _storable(text: str) -> str:

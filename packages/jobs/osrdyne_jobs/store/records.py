@@ -30,7 +30,7 @@ class Job:
     #: It was cancelled while it ran.
     cancel: bool
     finished_at: float | None
-    #: Why its last attempt failed.
+    #: Why its last attempt failed; while it is registered, why no worker could begin it.
     reason: str | None
 
 
@@ -75,3 +75,5 @@ class Hint:
     job: int
     type: str
     resource: str
+    #: How often redo cast it before, and it did not begin.
+    casts: int = 0

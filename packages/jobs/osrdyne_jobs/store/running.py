@@ -61,7 +61,14 @@ _CANCELLED = (
 _HOLD = select(lock.c.run_id).where(_OF_GRIP).with_for_update(read=True, key_share=True)
 _GIVE_BACK = delete(lock).where(_OF_GRIP).returning(lock.c.run_id)
 _BEGIN_RUN = insert(run).values(began_at=now()).returning(run.c.id)
-_CLAIMED = {"state": states.RUNNING, "run_id": TOKEN, "attempts": job.c.attempts + 1, "cancel": False}
+_CLAIMED = {
+    "state": states.RUNNING,
+    "run_id": TOKEN,
+    "attempts": job.c.attempts + 1,
+    "cancel": False,
+    # Why no worker could begin it is over; why its last attempt failed is not.
+    "reason": case((job.c.state == states.REGISTERED, None), else_=job.c.reason),
+}
 _CLAIM_ONE = (
     update(job)
     .where(job.c.id == bindparam("job"), WAITING)

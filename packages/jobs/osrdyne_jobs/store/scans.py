@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, delete, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, or_, select, update
 
 from osrdyne_jobs import states
 from osrdyne_jobs.database.engines import now
 from osrdyne_jobs.database.tables import job, leader, lock, run
-from osrdyne_jobs.store.outcomes import LOST, settle
+from osrdyne_jobs.store.outcomes import LOST, kept, settle
 from osrdyne_jobs.store.records import Hint
-from osrdyne_jobs.store.sql import IDS, MOST, TOKEN, WAITING, insert_or_meet, seconds
+from osrdyne_jobs.store.sql import IDS, MOST, OF_RESOURCE, TOKEN, WAITING, insert_or_meet, seconds
 
 #: Redo casts a job again after this many times the pause, at most.
 MOST_PAUSES = 10
@@ -26,7 +26,7 @@ _EXPIRED = (
 )
 _END_EXPIRED = delete(lock).where(lock.c.run_id == TOKEN, lock.c.expires_at <= now()).returning(lock.c.run_id)
 _DUE = (
-    select(job.c.id, job.c.type, job.c.resource, lock.c.run_id)
+    select(job.c.id, job.c.type, job.c.resource, job.c.casts, lock.c.run_id)
     .select_from(job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource)))
     .where(WAITING, job.c.due_at <= now())
     .order_by(job.c.due_at, job.c.id)
@@ -41,6 +41,8 @@ _PUT_OFF = (
         casts=job.c.casts + 1,
     )
 )
+# Not of one that failed: its reason is that of the attempt.
+_REFUSED = update(job).where(OF_RESOURCE, WAITING, job.c.state == states.REGISTERED).values(reason=bindparam("why"))
 
 
 def _leading(insert: Any) -> Any:
@@ -74,7 +76,11 @@ def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, l
     due = connection.execute(_DUE, {"most": most}).all()
     if due:
         connection.execute(_PUT_OFF, {"ids": [row.id for row in due], "pause": pause})
-    hints = {(row.type, row.resource): Hint(row.id, row.type, row.resource) for row in reversed(due) if not row.run_id}
+    hints = {
+        (row.type, row.resource): Hint(row.id, row.type, row.resource, row.casts)
+        for row in reversed(due)
+        if not row.run_id
+    }
     return len(due), list(reversed(hints.values()))
 
 
@@ -82,6 +88,11 @@ def put_back(connection: Connection, jobs: Collection[int], *, after: float) -> 
     """Let jobs whose cast failed be due again in `after` seconds."""
     again = {"due_at": now() + after, "casts": case((job.c.casts > 0, job.c.casts - 1), else_=0)}
     connection.execute(update(job).where(job.c.id.in_(jobs), WAITING).values(again))
+
+
+def refuse(connection: Connection, *, type: str, resource: str, reason: str) -> None:  # noqa: A002
+    """Note why no worker could begin the registered jobs of a type and resource."""
+    connection.execute(_REFUSED, {"of_type": type, "of_resource": resource, "why": kept(reason)})
 
 
 def running(connection: Connection, *, since: float, after: int, most: int) -> Sequence[Hint]:

@@ -14,8 +14,8 @@ from osrdyne_pipeline.report.element import element, shown
 
 #: Keys that are named one by one among the next steps.
 NAMED = 3
-#: Longest key and line of output there, in characters.
-_LONGEST = 120
+#: Longest line of output and path of a log, in characters: all that the tables keep of them.
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
