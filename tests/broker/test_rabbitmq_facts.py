@@ -319,7 +319,8 @@ def test_what_a_lost_connection_held_comes_back_in_the_order_in_which_it_was_del
     # It consumes again whenever it holds as much as it may
     for most in (3, 6, 9, 12):
         tag = other.basic_consume("q", lambda *delivery: held.append(delivery[-1]))
-        until(lambda most=most: other.connection.process_data_events(0) or len(held) == most, what="deliveries")
+        while len(held) < most:
+            other.connection.process_data_events(PATIENCE_SECONDS)
         other.basic_cancel(tag)
     other.connection.close()
     assert held == bodies

@@ -171,15 +171,16 @@ def test_only_the_request_that_ends_workers_is_buried(
         f"one run take {start:.2f} s, all good ones alone {max(plain):.2f} s; p50 of others "
         f"{statistics.median(took):.2f} s, p99 {most:.2f} s: {most / rest:.2f} of both together"
     )
-    # Then all good ones are answered, once, and the bad ones as such
+    # Then all good ones are answered, and the bad ones as such
     assert {answer.status for answer in client.wait(*culprits, timeout=120)} == {"delivery_limit"}
     assert client.ask(KEY, b"after").status == "ok"
-    assert {(len(client.answers[request_id]), client.answers[request_id][0].status) for request_id in good} == {
-        (1, "ok")
-    }
+    answers = [answer.status for request_id in good for answer in client.answers[request_id]]
+    assert set(answers) == {"ok"}
     # And they alone are kept
     until(lambda: pool.depth(pool.names.poison_queue) == bad + 1, what="the copies")
     runs = file.read_bytes().splitlines()[:-1]
+    # And a good one is answered no more often than it ran; again where a worker ended before the acknowledgement
+    assert len(answers) <= sum(not body.startswith(BAD) for body in runs)
     # And a bad one ended no more workers than the limit allows; RabbitMQ 4.0 counts what a worker gives back, too
     ends = sum(body.startswith(BAD) for body in runs)
     assert 2 * bad <= ends <= bad * (LIMIT + 1), runs
