@@ -161,6 +161,11 @@ class DeadLetterResponder(MessageHandler):
             return None
         history = self.state.activity.delivery_history.of(verdict.key, message.properties.correlation_id)
         since = self._monotonic(history[0].time_ms / 1000) if history else self._entered(message)
+        if since is not None and statuses.EXPIRED in (verdict.status, verdict.keep_as):
+            # Without a sign of life of a worker since then, what failed before it came is why nothing takes it. An
+            # engine may say that once, and try on.
+            life = self.state.last_life(verdict.key)
+            since = None if life is None else min(since, life)
         until = self.state.clock() + _NEWS_SECONDS
         failed = verdict.status == statuses.DELIVERY_LIMIT and verdict.keep_as is not None
         # Few do at a time, so that others do not wait behind them: workers that return requests need not have ended.

@@ -77,7 +77,7 @@ class WorkerSession:
     async def has_queue(self) -> bool:
         """Return whether the request queue exists, or may. Raises BrokerError when the broker does not answer.
 
-        RabbitMQ 4.2.6 and 4.3.0 tell only users who may configure the queue, and workers may not.
+        RabbitMQ 4.2.6 and 4.3.0 answer only users who may configure the queue, and workers may not.
         """
         channel = await self._connection.channel()
         try:

@@ -34,7 +34,7 @@ class Answering:
     [
         (None, True),
         (NotFound("NOT_FOUND - no queue"), False),
-        # RabbitMQ 4.3.0 does not tell a worker's user
+        # RabbitMQ 4.3.0 does not answer a worker's user
         (AccessRefused("ACCESS_REFUSED - configure access to queue"), True),
     ],
 )

@@ -11,11 +11,10 @@ from osrdyne_pipeline.report import numbers
 from osrdyne_pipeline.report.cards import nothing, section, table
 from osrdyne_pipeline.report.content import EndCause, KeyCauses, ReportContent
 from osrdyne_pipeline.report.element import element, shown
+from osrdyne_pipeline.small.causes import LONGEST
 
 #: Keys that are named one by one among the next steps.
 NAMED = 3
-#: Longest line of output and path of a log, in characters: all that the tables keep of them.
-_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -102,9 +101,9 @@ def _step(found: KeyCauses, cause: EndCause | None, says: str, why: str) -> Next
     if cause is not None and cause.error is not None:
         named = f", {cause.error}"
     if cause is not None and cause.example:
-        why += f" The last one said: {shown(cause.example, _LONGEST)}."
+        why += f" The last one said: {shown(cause.example, LONGEST)}."
     if cause is not None and cause.log:
-        why += f" Its log: {shown(cause.log, _LONGEST)}."
+        why += f" Its log: {shown(cause.log, LONGEST)}."
     return NextStep(f"{shown(found.key, 40)}: {says}{named}", why, f"osrdyne status --key {shlex.quote(found.key)}")
 
 
@@ -132,8 +131,8 @@ def why_workers_end(content: ReportContent) -> Element:
             cause.error or "",
             numbers.count(cause.times),
             numbers.moment(cause.last_ms),
-            shown(cause.example, _LONGEST) if cause.example else "",
-            shown(cause.log, _LONGEST) if cause.log else "",
+            shown(cause.example, LONGEST) if cause.example else "",
+            shown(cause.log, LONGEST) if cause.log else "",
         ]
         for found in content.key_causes
         for cause in found.causes

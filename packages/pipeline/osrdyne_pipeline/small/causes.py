@@ -7,7 +7,7 @@ from osrdyne_protocol import statuses
 
 #: As questions.causes has them.
 ERROR_CLASS = r"^(([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*(Error|Exception|Exit|Interrupt))(:|\z)"
-LONGEST = 200
+LONGEST = 500
 _STUCK = "stopped: stuck"
 _HOW, _CLASS = 80, 100
 

@@ -173,9 +173,23 @@ async def test_a_caller_may_be_spared_how_workers_failed_and_the_inventory_has_i
 async def test_what_did_not_end_the_request_is_not_its_reason(status: str, ago: float, how: How) -> None:
     async with responding() as one:
         ended(one, ago=ago, how=how)
+        one.state.activity.note("42", "started", one.state.clock() - 1.0, "w")
         one.letter(status, more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
         await until(lambda: one.acked == [1])
         assert "no such file" not in one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
+
+
+@pytest.mark.parametrize("life", [None, 10.0])
+async def test_what_failed_before_a_request_came_is_why_it_expired_where_no_worker_has_lived_since(
+    life: float | None,
+) -> None:
+    async with responding() as one:
+        if life is not None:
+            one.state.activity.note("42", "started", one.state.clock() - life, "w")
+        ended(one, ago=9.0, how=How.NO_START)
+        one.letter("expired", more={headers.X_FIRST_SEEN: events.wall_ms() - 5_000})
+        await until(lambda: one.acked == [1])
+        assert "no such file" in one.sent(REPLIES)[0].properties.headers[headers.X_REASON]
 
 
 async def test_a_request_that_was_handed_out_has_the_failures_since_then() -> None:
