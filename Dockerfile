@@ -19,12 +19,12 @@ RUN uv/bin/uv pip install --quiet --no-cache --python /opt/osrdyne/bin/python \
     --constraint requirements.lock --build-constraint requirements.lock ./packages/protocol ./packages/runtime ./packages/command ./packages/pool ./packages/calls ./packages/amqp ./packages/client ./packages/worker \
     './daemon[docker,kubernetes,status,systemd]' './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]'
 COPY LICENSE tools/image_bill.py tools/cyclonedx.py ./
-# What two builds make alike: no time of this build, and compiled modules that know their sources by no time. The folder
-# is for the volume of a pool's addresses.
+# What two builds make alike: no time of this build, compiled modules that know their sources by no time, and rights that
+# are not those of the checkout. The folder is for the volume of a pool's addresses.
 RUN rm -f /opt/osrdyne/.lock /opt/osrdyne/lib/python3*/site-packages/*/uv_cache.json \
     && sed -i '/uv_cache.json/d' /opt/osrdyne/lib/python3*/site-packages/osrdyne*.dist-info/RECORD \
     && PYTHONHASHSEED=0 /opt/osrdyne/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/osrdyne/lib \
-    && cp LICENSE /opt/osrdyne/ \
+    && install --mode=644 LICENSE /opt/osrdyne/ \
     && python3 image_bill.py osrdyne /opt/osrdyne "$BASE" > /opt/osrdyne/sbom.cdx.json \
     && mkdir state
 

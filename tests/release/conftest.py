@@ -18,8 +18,8 @@ from testbed import package_index
 from testbed.distributions import Environment, Wheels
 from tests.release.two_versions import Version, install, tree_before
 
-RELAY = "osrdyne-relay[client,node,worker]"
-JOBS = "osrdyne-jobs[postgresql]"
+#: What is of two versions: programs of a relay, of jobs, and of Pulumi, which asks pip what there is.
+ADDED = ("osrdyne-relay[client,node,worker]", "osrdyne-jobs[postgresql]", "osrdyne-infra", "pip")
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """The newest release that is not this one, of its own commit."""
     place = tmp_path_factory.mktemp("before")
     (place / "tree").mkdir()
-    return install(tree_before(place / "tree"), place / "before", "osrdyne", "osrdyne-worker", RELAY, JOBS)
+    return install(tree_before(place / "tree"), place / "before", "osrdyne", "osrdyne-worker", *ADDED)
 
 
 @pytest.fixture(scope="session")
 def after(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """What is there now."""
-    return install(steps.ROOT, tmp_path_factory.mktemp("after") / "after", "osrdyne[status]", RELAY, JOBS)
+    return install(steps.ROOT, tmp_path_factory.mktemp("after") / "after", "osrdyne[status]", *ADDED)
 
 
 @pytest.fixture

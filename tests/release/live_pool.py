@@ -1,4 +1,4 @@
-"""A live pool by hand: a daemon and workers of one version or another, and those who call it all the time."""
+"""A live pool: a daemon and workers of one version or another, and those who call it all the time."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pika
 
 from osrdyne_runtime.settings_text import to_toml
 from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
-from tests.release.two_versions import Version, last_answers
+from tests.release.two_versions import KEYS, Answers, Caller, Version, last_answers
 
 #: No reply comes later than that, in seconds, whatever is exchanged.
 LATEST = 10.0
+#: Says which process answered, and of which environment.
+WORKER = """
+import os, sys
+from osrdyne_worker import run
+run(lambda request: f"{os.getpid()} {sys.prefix}".encode())
+"""
+CALLER = Caller("from osrdyne_client import Client", "Client(os.environ['AMQP_URI'], 'core')")
 #: Calls a key once.
 ASK = """
 import os, sys
@@ -36,6 +43,8 @@ class LivePool:
 
     folder: Path
     variables: dict[str, str]
+    #: The broker as its administrator reaches it.
+    administrator: str
     #: Tables of the pool beside its name and delays, and variables of its workers.
     pool: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
@@ -79,7 +88,7 @@ class LivePool:
                 caller.kill()
 
     def holds_orphan(self) -> bool:
-        with pika.BlockingConnection(pika.URLParameters(self.variables["AMQP_URI"])) as connection:
+        with pika.BlockingConnection(pika.URLParameters(self.administrator)) as connection:
             declared = connection.channel().queue_declare("core-orphan", passive=True)
             return int(declared.method.message_count) > 0
 
@@ -110,9 +119,49 @@ class LivePool:
 
         return all_are
 
+    def go_there_and_back(self, before: Version, after: Version, first: str) -> list[Answers]:
+        """Exchange the daemon or the workers first, then the rest, and go back likewise, while both versions call."""
+        self.settings(before)
+        self.declare(before)
+        self.exchange_daemon(before)
+        of_both = [(after, before), (before, after)]
+        there, back = of_both if first == "daemon" else reversed(of_both)
+        with ExitStack() as callers:
+            answers = [
+                callers.enter_context(CALLER.called(version, self.folder, self.variables))
+                for version in (before, after)
+            ]
+            # What is declared comes first
+            self.declare(after)
+            for daemon, workers in (there, (after, after), back, (before, before)):
+                self.settings(workers)
+                self.exchange_daemon(daemon)
+                until(self.answered_by(workers), what="answers of the workers that were exchanged")
+            self.declare(before)
+        return answers
+
+
+def check_all_answered(answers: list[Answers], before: Version, after: Version) -> None:
+    """Every call was answered in time, and no worker was restarted without need.
+
+    Raises AssertionError.
+    """
+    for called in answers:
+        assert max(seconds for *_, seconds in called.lines) < LATEST
+        # Each key had one worker of each kind, and the first one's successor
+        kinds = {key: [Path(worker.split()[1]) for worker in seen] for key, seen in called.workers().items()}
+        places = [before.environment.place, after.environment.place, before.environment.place]
+        assert kinds == dict.fromkeys(kinds, places)
+        assert len(kinds) == KEYS
+
+
+Live = TypeVar("Live", bound=LivePool)
+
 
 @contextmanager
-def live_pool(vhost: Vhost, folder: Path, worker: str) -> Iterator[LivePool]:
+def live_pool(
+    vhost: Vhost, folder: Path, worker: str, make: Callable[[Path, dict[str, str], str], Live]
+) -> Iterator[Live]:
     """Give a pool that nothing is declared of yet; `worker` is the program of its workers, which end with it."""
     broker = vhost.broker
     user, password = broker.admin, broker.admin_password
@@ -125,7 +174,7 @@ def live_pool(vhost: Vhost, folder: Path, worker: str) -> Iterator[LivePool]:
     }
     variables["OSRDYNE_DAEMON_BROKER__MANAGEMENT_URI"] = variables["MANAGEMENT_URI"]
     (folder / "worker.py").write_text(worker)
-    live = LivePool(folder, variables)
+    live = make(folder, variables, vhost.amqp_uri())
     try:
         yield live
         if not live.ended():

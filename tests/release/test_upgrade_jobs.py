@@ -131,7 +131,7 @@ def make_database(kind: str, request: pytest.FixtureRequest, folder: Path, versi
 def jobs(request: pytest.FixtureRequest, vhost: Vhost, tmp_path: Path, before: Version) -> Iterator[LiveJobs]:
     make_database(request.param, request, tmp_path, before)
     (done := tmp_path / "done").mkdir()
-    with live_pool(vhost, tmp_path, WORKER) as pool:
+    with live_pool(vhost, tmp_path, WORKER, LivePool) as pool:
         own = {"OSRDYNE_JOBS_DATABASE_FILE": str(tmp_path / "jobs.address"), "DONE": str(done)}
         pool.environment = own
         pool.variables |= {**own, "OSRDYNE_CLIENT_URI": vhost.amqp_uri()}

@@ -1,6 +1,6 @@
 """A project of Pulumi in a directory of a test's own, run by the real command.
 
-The program is that of the checkout; configuration and state are the test's.
+The program is that of this checkout, or of another one that a test names; configuration and state are the test's.
 """
 
 from __future__ import annotations
@@ -48,15 +48,24 @@ class Project:
     stack: str = "dev"
     #: The secrets of its configuration.
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    #: The folder of the Python that runs the program.
+    python: Path = Path(sys.executable).parent
 
     def __post_init__(self) -> None:
-        shutil.copy(ROOT / "Pulumi.yaml", self.directory)
         shutil.copytree(ROOT / "infra/stacks", self.stacks)
-        for part in (ROOT / "infra").iterdir():
-            if part.name != self.stacks.name:
-                (self.directory / "infra" / part.name).symlink_to(part)
+        self.take(ROOT, self.python)
         (self.directory / "state").mkdir()
         (self.directory / "home").mkdir()
+
+    def take(self, tree: Path, python: Path) -> None:
+        """Have the program of a checkout from now on, run by its own Python. Configuration and state stay."""
+        self.python = python
+        shutil.copy(tree / "Pulumi.yaml", self.directory)
+        for former in (part for part in self.stacks.parent.iterdir() if part.is_symlink()):
+            former.unlink()
+        for part in (tree / "infra").iterdir():
+            if part.name != self.stacks.name:
+                (self.stacks.parent / part.name).symlink_to(part)
 
     @property
     def stacks(self) -> Path:
@@ -65,7 +74,7 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         """Variables under which `pulumi` works on this project; nothing of who runs the tests is in them."""
-        path = [*map(str, programs()), str(Path(sys.executable).parent), os.environ["PATH"]]
+        path = [*map(str, programs()), str(self.python), os.environ["PATH"]]
         return {
             "PATH": os.pathsep.join(path),
             "HOME": str(self.directory / "home"),

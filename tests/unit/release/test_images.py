@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -136,6 +137,12 @@ def test_both_dockerfiles_have_the_same_base_and_it_has_a_digest() -> None:
 
     (base,) = bases
     assert "@sha256:" in base
+
+
+def test_the_broker_of_compose_has_a_digest() -> None:
+    named = re.findall(r"\$\{RABBITMQ_IMAGE:-(\S+)\}", (steps.ROOT / "examples/compose/compose.yaml").read_text())
+
+    assert [re.sub("[0-9a-f]{64}$", "DIGEST", image) for image in named] == ["rabbitmq:4.3.5-management@sha256:DIGEST"]
 
 
 def test_the_bill_of_an_image_names_packages_of_python_and_debian(wheels: Wheels, tmp_path: Path) -> None:
