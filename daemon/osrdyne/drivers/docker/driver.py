@@ -12,7 +12,6 @@ import builtins
 import contextlib
 import logging
 import secrets
-import signal
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,12 +39,10 @@ log = logging.getLogger(__name__)
 
 #: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` reports a container
 #: that was stopped while it waited for its restart.
-_ACTIONS = ["die", "kill", "oom", "stop"]
+_ACTIONS = ["die", "kill", "stop"]
 #: How often a start or a stop tries again when another program, or the engine, changes the same container, and the
 #: pause between tries: a name is taken before the container that is being created under it is listed.
 _TRIES, _PAUSE_SECONDS = 5, 0.2
-#: Exit status of a container whose process was killed.
-_KILLED = 128 + signal.SIGKILL
 
 
 class DockerDriver:
@@ -75,8 +72,6 @@ class DockerDriver:
         self._start_again: set[str] = set()
         #: Ids of containers whose end was reported lately: an event that comes after the listing is not a second end.
         self._told: deque[str] = deque(maxlen=1000)
-        #: Ids of containers of which the engine said lately that they wanted more memory than they may have.
-        self._wanted_memory: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether the engine has given a container a log without a limit: so it does until it is started again.
         self._limit_logs = False
@@ -221,8 +216,6 @@ class DockerDriver:
         if event["Action"] == "kill":
             if attributes.get("signal") == "9":
                 self._stops.note_kill(container_id)
-        elif event["Action"] == "oom":
-            self._wanted_memory.append(container_id)
         elif container_id not in self._told:
             code = int(attributes["exitCode"]) if event["Action"] == "die" else None
             self._later(self._ended, container_id, key, name, code)
@@ -248,8 +241,6 @@ class DockerDriver:
             if container_id in self._told or (exit_code is None and (runs or not found)):
                 return
             exit_code = state.get("ExitCode", 0) if exit_code is None else exit_code
-            if exit_code == _KILLED and await self._has_wanted_memory(container_id, found):
-                state = {**state, "OOMKilled": True}
             called = found["Name"].lstrip("/") if found else its_name
             end = replace(
                 endings.end(state, exit_code),
@@ -284,18 +275,6 @@ class DockerDriver:
         self._unread.tell(Change(key, error, end))
         if refused is not None:
             self._unread.refused(key, refused)
-
-    async def _has_wanted_memory(self, container_id: str, found: dict[str, Any] | None) -> bool:
-        """Return whether a killed container wanted more memory than it may have.
-
-        The engine may say so a moment after the end. It forgets it when it starts the container again.
-        """
-        for _ in range(_TRIES if found and found["HostConfig"].get("Memory") else 0):
-            if container_id in self._wanted_memory:
-                self._wanted_memory.remove(container_id)
-                return True
-            await asyncio.sleep(_PAUSE_SECONDS / 2)
-        return False
 
     def _outlasted(self, container_id: str, grace: int) -> str | None:
         """Return what a person should know of a requested end, None where all went well."""
