@@ -192,10 +192,10 @@ class Ill:
     async def begin(self, fault: str) -> None:
         if fault == "disk alarm":
             await asyncio.to_thread(self._broker.rabbitmqctl, "set_disk_free_limit", "900000GB")
-            await until_in_thread(lambda: self._broker.management.get("nodes")[0]["disk_free_alarm"])
+            await until_in_thread(lambda: self._broker.management.get("nodes")[0].get("disk_free_alarm"))
         elif fault == "memory alarm":
             await asyncio.to_thread(self._broker.rabbitmqctl, "set_vm_memory_high_watermark", "0.00001")
-            await until_in_thread(lambda: self._broker.management.get("nodes")[0]["mem_alarm"])
+            await until_in_thread(lambda: self._broker.management.get("nodes")[0].get("mem_alarm"))
         else:
             self._beam.suspend()
 

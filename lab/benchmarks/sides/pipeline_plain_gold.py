@@ -136,7 +136,7 @@ def causes_of(events: Iterable[Event]) -> list[Row]:
     rows = []
     for (key, what, how, error, began, day), found in groups.items():
         last = max(found, key=lambda fact: (fact.time_ms, fact.event_id))
-        example, log = (None, None) if what == "handler-error" else (_example(last), last.log and last.log[:500])
+        example, log = (None, None) if what == "handler-error" else (_example(last), last.log and last.log[:600])
         rows.append((key, what, how, error, began, len(found), last.time_ms, example, log, day))
     return rows
 
@@ -161,7 +161,7 @@ def _raised(one: Event) -> str | None:
 def _example(one: Event) -> str | None:
     lines = [line for line in (one.output or "").split("\n") if line.strip(" \t\r")]
     shown = _raised(one) or (lines[-1] if lines else one.detail)
-    return None if shown is None else shown[:500]
+    return None if shown is None else shown[:600]
 
 
 def starts_of(events: Iterable[Event]) -> list[Row]:

@@ -102,7 +102,7 @@ def test_causes_are_counted_by_how_a_worker_ended_and_by_the_class_of_the_error(
         ("worker-ended", "memory", None, True): (1, "killed", "/var/w.log"),
         ("worker-ended", "stopped", None, False): (1, "stopped: idle", None),
         ("worker-ended", "stuck", None, False): (1, "stopped: stuck: nothing consumes", None),
-        ("start-failed", "no-start", None, False): (1, ("no such image " + "x" * 900)[:500], None),
+        ("start-failed", "no-start", None, False): (1, ("no such image " + "x" * 900)[:600], None),
         ("handler-error", "error", "KeyError", None): (2, None, None),
         ("handler-error", "error", "a.b.GoneError", None): (1, None, None),
         ("handler-error", "error", None, None): (1, None, None),

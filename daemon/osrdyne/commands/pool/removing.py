@@ -15,8 +15,10 @@ from osrdyne_pool.topology import Topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime.console.output import CannotAsk
 
-#: How often it looks for numbers that the broker does not know.
+#: How often it looks for numbers that the broker does not know, and for how many seconds at least: a new stream has
+#: none until its next tick, which comes each 5 s.
 _LOOKS: Final = 4
+_PATIENCE_SECONDS: Final = 10.0
 #: Kinds that a broker deletes with what they belong to; queues are deleted before all else.
 _GO_WITH_OTHERS: Final = ("queues", "bindings", "user-limits")
 
@@ -32,7 +34,7 @@ async def remove(
     """
     names = PoolNames(declared.pool)
     live = await api.topology(with_users=bool(declared.users))
-    for looked in range(_LOOKS):
+    for looked in range(max(_LOOKS, round(_PATIENCE_SECONDS / interval))):
         held = (await api.held(names)).values()
         # Consumers that went are counted for an interval, and a new queue has no numbers for about two.
         if not any(None in numbers or (numbers[1] and not looked) for numbers in held):

@@ -16,7 +16,7 @@ from osrdyne_protocol import statuses
 #: How a line begins that says which error ended a program.
 ERROR_CLASS = r"^(([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*(Error|Exception|Exit|Interrupt))(:|\z)"
 #: Longest example, in characters, and longest word of how and class.
-LONGEST = 500
+LONGEST = 600
 _HOW, _CLASS = 80, 100
 #: How the reason of a worker begins that the daemon stopped because it did not work.
 _STUCK = "stopped: stuck"

@@ -7,7 +7,7 @@ from osrdyne_protocol import statuses
 
 #: As questions.causes has them.
 ERROR_CLASS = r"^(([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*(Error|Exception|Exit|Interrupt))(:|\z)"
-LONGEST = 500
+LONGEST = 600
 _STUCK = "stopped: stuck"
 _HOW, _CLASS = 80, 100
 
