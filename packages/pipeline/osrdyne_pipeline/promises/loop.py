@@ -1,0 +1,45 @@
+"""How one run of `recommend` goes on from the one before: what became of the last change, and a note of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from osrdyne_pipeline.promises import came
+from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.verdict import KEPT, Review, review
+from osrdyne_pipeline.recommendation.calls import Calls, Tables
+from osrdyne_pipeline.recommendation.edit.change import FileChange
+from osrdyne_pipeline.recommendation.edit.wanted import WantedSettings
+from osrdyne_pipeline.recommendation.outcome import Promise
+
+
+def look(tables: Tables, calls: Calls, changes: Sequence[AppliedChange]) -> Review | None:
+    """Return what became of the last change; None where there was none."""
+    if not changes:
+        return None
+    last = changes[-1]
+    return review(last.promise, came.since(tables, calls, last), last.usual)
+
+
+def noted(
+    tables: Tables,
+    calls: Calls,
+    changes: Sequence[AppliedChange],
+    found: Review | None,
+    written: Sequence[FileChange],
+    wanted: WantedSettings,
+    promise: Promise | None,
+    at: float,
+) -> AppliedChange:
+    """Return the change that was written at this time. `found` is what became of the one before it."""
+    before, after = written[0].was, written[0].becomes
+    if not changes:
+        usual = came.usual(tables, calls, before, calls.since, at, Usual())
+    else:
+        last = changes[-1]
+        usual = last.usual
+        if found is not None and found.verdict == KEPT:
+            usual = came.usual(tables, calls, last.after, last.at, at, usual)
+    files = tuple(str(Path(each.path).absolute()) for each in written)
+    return AppliedChange(at, before, after, promise, usual, files, tuple(each.key for each in wanted.overrides))
