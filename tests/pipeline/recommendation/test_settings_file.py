@@ -91,6 +91,8 @@ def test_any_key_comes_out_as_it_went_in(tmp_path: Path, key: str) -> None:
         (FILE.replace("[pool]", "[pool"), "is not TOML"),
         ('[pool]\nname = "core"\noverrides = {a = {unbind_delay = 5}}\n', "within braces"),
         ('[pool]\nname = "core"\noverrides = {}\n', "within braces"),
+        ('pool = {name = "core"}\n', "cannot be changed"),
+        ('[pool]\nname = "core"\noverrides.a.unbind_delay = 5\n', "cannot be changed"),
         ('[pool]\nname = "core"\n[broker]\n[pool.limits]\ngroups = 5\n', "between other tables"),
     ],
 )

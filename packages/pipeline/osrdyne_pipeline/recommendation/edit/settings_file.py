@@ -33,7 +33,8 @@ def settings(wanted: WantedSettings, path: Path) -> FileChange:
         becomes = settings_file.pool(tomllib.loads(after).get("pool"))
     except SettingsError as error:
         raise NotChanged(f"{path} would not be accepted: {error}") from error
-    except (TOMLKitError, tomllib.TOMLDecodeError) as error:
+    # ValueError: the editor's own for a table within braces, and that of tomllib.
+    except (TOMLKitError, ValueError) as error:
         raise NotChanged(f"{path} is written in a way that cannot be changed: {error}; change it by hand") from error
     if _rest(before) != _rest(after):
         raise NotChanged(f"{path} is written in a way that cannot be changed; change it by hand")
