@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.promises import changes
+from osrdyne_pipeline.promises import changes, loop, text
 from osrdyne_pipeline.promises.changes import AppliedChange, Usual
 from osrdyne_pipeline.promises.going_back import going_back
 from osrdyne_pipeline.promises.verdict import BROKEN, KEPT, Review
+from osrdyne_pipeline.recommendation.edit.change import FileChange
+from osrdyne_pipeline.recommendation.edit.wanted import NotChanged
 from osrdyne_pool.settings import Delays, PoolSettings
 from tests.pipeline.promises.test_verdict import PROMISE
 
@@ -63,3 +67,40 @@ def test_going_back_for_some_keys_leaves_the_others() -> None:
 
 def test_where_the_promise_was_kept_nothing_goes_back() -> None:
     assert going_back(CHANGE, Review(KEPT, 3)) is None
+
+
+def edit(folder: Path, name: str) -> FileChange:
+    """Return the change of a file that is there."""
+    (folder / name).write_text("before")
+    return FileChange(folder / name, "before", "after", BEFORE, AFTER)
+
+
+def test_a_change_is_kept_before_its_file_is_written(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[AppliedChange, ...]] = []
+    write: Callable[[FileChange], None] = FileChange.write
+    monkeypatch.setattr(FileChange, "write", lambda one: (kept.append(changes.read(lake)), write(one)))
+    loop.apply(lake, [], CHANGE, [edit(tmp_path, "one")])
+    assert kept == [(CHANGE,)]
+    assert (tmp_path / "one").read_text() == "after"
+
+
+def test_a_change_of_which_no_file_was_written_is_not_kept(lake: Lake, tmp_path: Path) -> None:
+    one, two = edit(tmp_path, "one"), edit(tmp_path, "two")
+    (tmp_path / "one").write_text("by somebody else")
+    with pytest.raises(NotChanged, match="has changed meanwhile"):
+        loop.apply(lake, [], CHANGE, [one, two])
+    assert changes.read(lake) == ()
+    # But one of which some file was written is
+    with pytest.raises(NotChanged, match="has changed meanwhile"):
+        loop.apply(lake, [], CHANGE, [two, one])
+    assert changes.read(lake) == (CHANGE,)
+
+
+def test_settings_that_a_person_changed_since_are_told_from_those_of_the_change() -> None:
+    assert changes.same(AFTER, replace(AFTER, delivery_limit=9))
+    assert not changes.same(AFTER, replace(AFTER, stop_delay=16.0))
+    assert [note[-21:] for note in text.notes(CHANGE, Review(BROKEN, 3, back=True), by_hand=True)] == [
+        "nothing is taken back"
+    ]

@@ -77,6 +77,13 @@ def test_a_change_is_kept_and_one_that_nobody_keeps_is_taken_back(tmp_path: Path
     assert cold["came"] < cold["before"]
     # When somebody has the daemon let go of each group after a minute
     lake.days(AFTER, PoolSettings("core", unbind_delay=60.0, stop_delay=15.0), 3)
+    # And who wrote that into the file is not overruled
+    ours = lake.file.read_text()
+    lake.file.write_text(to_toml({"pool": plain(PoolSettings("core", unbind_delay=60.0, stop_delay=15.0))}))
+    by_hand = lake.recommend()
+    assert (by_hand["review"]["verdict"], by_hand["goes_back"]) == ("broken", False)
+    assert "nothing is taken back" in by_hand["review"]["notes"][0]
+    lake.file.write_text(ours)
     third = lake.recommend("--apply", "--from", lake.now)
     # Then the promise is broken, and going back is written
     assert (third["review"]["verdict"], third["goes_back"]) == ("broken", True)

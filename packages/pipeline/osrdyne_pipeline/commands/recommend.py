@@ -120,18 +120,18 @@ def command(
         known = advice.KnownCalls.of(tables)
         review = loop.look(tables, known.calls, before)
         found = advice.recommend(known, ask, pool)
-        back = going_back(before[-1], review) if review is not None else None
+        by_hand = bool(before) and not changes_made.same(there, before[-1].after)
+        # What a person wrote since is not taken back.
+        back = going_back(before[-1], review) if review is not None and not by_hand else None
         wanted = back or (recommended(found) if found.recommended else None)
         edits = [kind.change(wanted, file) for kind, file in files] if wanted else []
         written = [edit for edit in edits if apply and edit.before != edit.after]
-        for edit in written:
-            edit.write()
         if wanted and written:
             at = time.time() if in_force is None else in_force.timestamp()
             promise = None if back else found.promise
             one = loop.noted(tables, known.calls, before, review, written, wanted, promise, at)
-            changes_made.write(place, [*before, one])
-    document = {**found.to_json(), "review": _reviewed(before, review), "goes_back": back is not None}
+            loop.apply(place, before, one, written)
+    document = {**found.to_json(), "review": _reviewed(before, review, by_hand=by_hand), "goes_back": back is not None}
     place.write_file(FILE, json_text.dumps(document))
     if json:
         diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in written} for edit in edits]
@@ -139,7 +139,7 @@ def command(
         return
     typer.echo(text.render(found))
     if review is not None:
-        typer.echo("\n" + promises_text.render(before[-1], review))
+        typer.echo("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
     if back:
         typer.echo("what is recommended above waits for that: go back first, and run this again")
     for edit in edits:
@@ -157,7 +157,7 @@ def _asked(there: PoolSettings, unbind: float | None, stop: float | None, goal: 
     )
 
 
-def _reviewed(before: tuple[AppliedChange, ...], review: Review | None) -> dict[str, Any] | None:
+def _reviewed(before: tuple[AppliedChange, ...], review: Review | None, *, by_hand: bool) -> dict[str, Any] | None:
     if review is None:
         return None
     last = before[-1]
@@ -166,5 +166,5 @@ def _reviewed(before: tuple[AppliedChange, ...], review: Review | None) -> dict[
         "files": list(last.files),
         "promised": last.promise is not None,
         **asdict(review),
-        "notes": promises_text.notes(last, review),
+        "notes": promises_text.notes(last, review, by_hand=by_hand),
     }

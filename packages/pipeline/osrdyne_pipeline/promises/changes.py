@@ -117,3 +117,8 @@ def _promised(document: Mapping[str, Any]) -> Promised:
 def own(pool: PoolSettings, keys: Sequence[str]) -> dict[str, Delays]:
     """Return the settings of some keys, of those that have any."""
     return {key: pool.overrides[key] for key in keys if key in pool.overrides}
+
+
+def same(one: PoolSettings, other: PoolSettings) -> bool:
+    """Whether two pools have the same delays and overrides."""
+    return _delays(one) == _delays(other)

@@ -20,7 +20,7 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes")
 
 
-def render(change: AppliedChange, found: Review) -> str:
+def render(change: AppliedChange, found: Review, *, by_hand: bool = False) -> str:
     """Return the lines, without a newline at the end."""
     what = "the change" if change.promise is not None else "going back"
     days = {0: "no whole day", 1: "1 whole day"}.get(found.days, f"the last {found.days} whole days")
@@ -31,13 +31,16 @@ def render(change: AppliedChange, found: Review) -> str:
         lines += [f"  {shown(key)}: {_key(compared)}" for key, compared in broken[:SHOWN]]
         if len(broken) > SHOWN:
             lines.append(f"  and {len(broken) - SHOWN} more keys")
-        lines += notes(change, found)
+        lines += notes(change, found, by_hand=by_hand)
     return "\n".join(lines)
 
 
-def notes(change: AppliedChange, found: Review) -> list[str]:
+def notes(change: AppliedChange, found: Review, *, by_hand: bool = False) -> list[str]:
     """Return what follows from a comparison, a sentence each."""
     told = [HINTS[found.verdict]] if found.verdict in HINTS else []
+    if by_hand:
+        told.append("the file has other settings than this change: they were changed since, and nothing is taken back")
+        return told
     total = found.total
     if total is None or change.promise is None:
         return told
