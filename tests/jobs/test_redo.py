@@ -301,3 +301,24 @@ def test_the_reason_of_an_attempt_stays_and_a_call_that_waits_is_not_repeated(
     pool.answer = StartFailed("start_failed: no file")
     redo(engine, pool, "a", pause=0.0).scan()
     assert client.get(number).reason == "it failed"
+
+
+def test_a_reason_is_kept_until_the_database_can_be_written(
+    engine: Engine, client: JobClient, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = client.submit("plain", "r", {}).id
+    pool.answer = StartFailed("start_failed: no file")
+    one = redo(engine, pool, pause=0.0)
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise OperationalError("", {}, Exception("database is locked"))
+
+    one.scan()
+    with monkeypatch.context() as broken:
+        broken.setattr(scans, "refuse", busy)
+        with pytest.raises(OperationalError):
+            one.scan()
+    with engine.begin() as connection:
+        connection.execute(update(job).values(due_at=2e9 * 2))  # not due, so not called again
+    one.scan()
+    assert client.get(number).reason == "start_failed: no file"

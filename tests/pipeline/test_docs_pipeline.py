@@ -26,7 +26,7 @@ from tests.pipeline.small_history import EVENTS, rows
 
 PAGE = Path(steps.ROOT, "docs/howto/pipeline.md").read_text()
 #: Modules of the report that have its sections.
-SECTIONS = ("sections", "recommended", "causes")
+SECTIONS = ("sections", "promised", "recommended", "causes")
 #: Columns of an event -> the headers in which it travels.
 HEADERS = {
     "event": headers.X_EVENT,
@@ -76,7 +76,7 @@ def test_the_commands_of_the_page_work_one_after_the_other(
     monkeypatch.chdir(tmp_path)
     stacks = tmp_path / "infra/stacks"
     stacks.mkdir(parents=True)
-    (stacks / "Pulumi.prod.yaml").write_text("config: {}\n")
+    (stacks / "Pulumi.prod.yaml").write_text("config:\n  osrdyne:pools:\n    - name: core\n")
     replaced = {"/etc/osrdyne/core/monitor.uri": str(uri_file), "/var/lib/osrdyne/lake": str(tmp_path / "lake")}
     variables: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OSRDYNE_")}
     said: dict[str, str] = {}

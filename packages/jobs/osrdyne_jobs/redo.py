@@ -198,9 +198,13 @@ class Redo:
 
     def _note_refused(self) -> None:
         while not self._refused.empty():
-            hint, reason = self._refused.get()
-            with self._engine.begin() as connection:
-                scans.refuse(connection, type=hint.type, resource=hint.resource, reason=reason)
+            hint, why = self._refused.get()
+            try:
+                with self._engine.begin() as connection:
+                    scans.refuse(connection, type=hint.type, resource=hint.resource, reason=why)
+            except SQLAlchemyError:
+                self._refused.put((hint, why))
+                raise
 
     def _cast_running(self, done: Scan) -> None:
         settings, after = self._settings, 0

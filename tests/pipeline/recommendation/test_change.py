@@ -12,7 +12,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from osrdyne_infra import configuration
-from osrdyne_pipeline.recommendation.edit.change import NotChanged, ansible, pulumi
+from osrdyne_pipeline.recommendation.edit import change as edits
+from osrdyne_pipeline.recommendation.edit.change import FileChange
+from osrdyne_pipeline.recommendation.edit.wanted import NotChanged, recommended
 from osrdyne_pipeline.recommendation.outcome import PolicyResult, Ratio, Recommendation, RecommendationEvidence, Setting
 from osrdyne_pipeline.recommendation.warm import WarmWindow
 from osrdyne_pool.settings import Delays, PoolSettings
@@ -60,6 +62,14 @@ def recommendation(*overrides: Setting, **changes: Any) -> Recommendation:
         "our_curve": (), "evidence": found,
     }  # fmt: skip
     return Recommendation(**values | changes)
+
+
+def pulumi(found: Recommendation, path: Path) -> FileChange:
+    return edits.pulumi(recommended(found), path)
+
+
+def ansible(found: Recommendation, path: Path) -> FileChange:
+    return edits.ansible(recommended(found), path)
 
 
 def write(folder: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from osrdyne_pipeline.recommendation.advice import AdviceRequest, recommend
+from osrdyne_pipeline.recommendation.advice import AdviceRequest, KnownCalls, recommend
 from osrdyne_pipeline.recommendation.outcome import Recommendation
 from osrdyne_pipeline.recommendation.text import render
 from osrdyne_pipeline.schemas import STARTS
@@ -41,7 +41,7 @@ def recommended(*starts: dict[str, Any]) -> Recommendation:
             ("starts", pa.Table.from_pylist([least | given for given in starts], schema=STARTS)),
         ):
             engine.connection.register(name, table)
-        return recommend(engine, AdviceRequest(), "core")
+        return recommend(KnownCalls.of(engine), AdviceRequest(), "core")
 
 
 def test_a_key_whose_starts_all_fail_gets_no_advice_on_delays() -> None:

@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 _MADE = (FILE, "report.html")
 
 
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a time such as 2020-01-01 or 2020-01-01T12:00:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
 @one_line_errors
 def command(
     pool: options.Pool,
@@ -46,7 +38,7 @@ def command(
     ] = None,
     before: Annotated[
         datetime | None,
-        typer.Option(parser=_moment, metavar="TIME", help="Events before this time, as 2020-01-01 (in UTC)."),
+        typer.Option(parser=options.moment, metavar="TIME", help="Events before this time, as 2020-01-01 (in UTC)."),
     ] = None,
     event_id: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="The event with this id; may be repeated.")

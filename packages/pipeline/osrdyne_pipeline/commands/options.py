@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,15 @@ def memory(text: str) -> str:
     if not _MEMORY.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is not a size such as 512m or 4g")
     return text
+
+
+def moment(text: str) -> datetime:
+    """Return a time, in UTC where it does not say otherwise. Raises `BadParameter`."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time such as 2020-01-01 or 2020-01-01T12:00:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _engine(word: str) -> str:

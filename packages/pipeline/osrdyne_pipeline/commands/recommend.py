@@ -1,10 +1,16 @@
-"""`osrdyne pipeline recommend`: which delays would be better, with evidence, as a change that a person reviews."""
+"""`osrdyne pipeline recommend`: which delays would be better, with evidence, as a change that a person reviews; and
+whether the last change brought what it promised.
+"""
 
 from __future__ import annotations
 
 import json as json_text
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,14 +18,38 @@ from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.promises import changes as changes_made
+from osrdyne_pipeline.promises import loop
+from osrdyne_pipeline.promises import text as promises_text
+from osrdyne_pipeline.promises.changes import AppliedChange
+from osrdyne_pipeline.promises.going_back import going_back
+from osrdyne_pipeline.promises.verdict import Review
 from osrdyne_pipeline.recommendation import advice, text
-from osrdyne_pipeline.recommendation.edit import change
+from osrdyne_pipeline.recommendation.edit import change, settings_file
+from osrdyne_pipeline.recommendation.edit.change import FileChange
+from osrdyne_pipeline.recommendation.edit.wanted import WantedSettings, recommended
 from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_pipeline.tables import shown
-from osrdyne_runtime.console.output import print_json
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.console.output import CannotAsk, print_json
 
 #: In the folder of the pool: what was recommended last, for the report.
 FILE = "recommendation.json"
+#: The tables that are read.
+TABLES = ("silver/requests", "gold/starts", "gold/key_classes", "gold/cold_starts", "gold/worker_hours")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of file that has a pool's settings: how they are changed, and how they are read."""
+
+    change: Callable[[WantedSettings, Path], FileChange]
+    read: Callable[[str, Path], PoolSettings]
+
+
+_STACK = _Kind(change.pulumi, change.pulumi_pool)
+_ANSIBLE = _Kind(change.ansible, change.ansible_pool)
+_SETTINGS = _Kind(settings_file.settings, settings_file.settings_pool)
 
 
 def _goal(word: str) -> str:
@@ -28,21 +58,34 @@ def _goal(word: str) -> str:
     return word
 
 
+def _file(help_text: str) -> Any:
+    return typer.Option(exists=True, dir_okay=False, metavar="FILE", help=help_text)
+
+
 @one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
-    stack: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Pulumi.STACK.yaml to change; shown as a diff."),
+    stack: Annotated[Path | None, _file("Pulumi.STACK.yaml to change; shown as a diff.")] = None,
+    ansible: Annotated[Path | None, _file("Ansible variables to change; shown as a diff.")] = None,
+    settings: Annotated[
+        Path | None, _file("Settings of the daemon to change, which it takes at once; shown as a diff.")
     ] = None,
-    ansible: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Ansible variables to change; shown as a diff."),
+    apply: Annotated[bool, typer.Option("--apply", "--write", help="Write the changes into those files, too.")] = False,
+    in_force: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from", parser=options.moment, metavar="TIME", help="With --apply: when it takes effect, if not now."
+        ),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write the changes into those files, too.")] = False,
-    unbind_delay: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Today's delay until unbound.")] = 600.0,
-    stop_delay: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Today's delay until stopped.")] = 600.0,
+    unbind_delay: Annotated[
+        float | None,
+        typer.Option(min=1, metavar="SECONDS", help="Today's delay until unbound, if not that of the file, or 600."),
+    ] = None,
+    stop_delay: Annotated[
+        float | None,
+        typer.Option(min=1, metavar="SECONDS", help="Today's delay until stopped, if not that of the file, or 600."),
+    ] = None,
     goal: Annotated[
         str,
         typer.Option(
@@ -58,26 +101,70 @@ def command(
 ) -> None:
     """Find better delays, and say how they do on days that they were not made from.
 
-    Nothing is recommended where the history does not support it. Files are changed with --write only.
+    Says of the last change whether it kept its promise, and proposes to go back where it did not. Nothing is
+    recommended where the history does not support it. Files are changed with --apply only.
     """
     place = lake_at(lake, pool)
     if not place.exists("silver/requests"):
         raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
+    files = [(kind, file) for kind, file in ((_STACK, stack), (_ANSIBLE, ansible), (_SETTINGS, settings)) if file]
+    if apply and not files:
+        raise CannotAsk("--apply needs a file to write: give --stack, --ansible or --settings")
     place.check_writable()
-    ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal)
+    before = changes_made.read(place)
+    there = files[0][0].read(pool, files[0][1]) if files else before[-1].after if before else PoolSettings(pool)
+    ask = _asked(there, unbind_delay, stop_delay, goal)
     with started("recommend", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
-        found = advice.recommend(shown(session, place, "silver/requests", "gold/starts", "gold/key_classes"), ask, pool)
-    document = found.to_json()
+        tables = shown(session, place, *TABLES)
+        known = advice.KnownCalls.of(tables)
+        review = loop.look(tables, known.calls, before)
+        found = advice.recommend(known, ask, pool)
+        by_hand = bool(before) and not changes_made.same(there, before[-1].after)
+        # What a person wrote since is not taken back.
+        back = going_back(before[-1], review) if review is not None and not by_hand else None
+        wanted = back or (recommended(found) if found.recommended else None)
+        edits = [kind.change(wanted, file) for kind, file in files] if wanted else []
+        written = [edit for edit in edits if apply and edit.before != edit.after]
+        if wanted and written:
+            at = time.time() if in_force is None else in_force.timestamp()
+            promise = None if back else found.promise
+            one = loop.noted(tables, known.calls, before, review, written, wanted, promise, at)
+            loop.apply(place, before, one, written)
+    document = {**found.to_json(), "review": _reviewed(before, review, by_hand=by_hand), "goes_back": back is not None}
     place.write_file(FILE, json_text.dumps(document))
-    makers = ((stack, change.pulumi), (ansible, change.ansible))
-    changes = [make(found, file) for file, make in makers if file is not None] if found.recommended else []
-    for edit in changes if write else ():
-        edit.write()
     if json:
-        files = [{"file": str(edit.path), "diff": edit.diff(), "written": write} for edit in changes]
-        print_json({**document, "changes": files})
+        diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in written} for edit in edits]
+        print_json({**document, "changes": diffs})
         return
     typer.echo(text.render(found))
-    for edit in changes:
-        typer.echo(f"written: {edit.path}" if write else edit.diff())
+    if review is not None:
+        typer.echo("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
+    if back:
+        typer.echo("what is recommended above waits for that: go back first, and run this again")
+    for edit in edits:
+        as_it_is = edit.diff() or f"{edit.path} has these settings already"
+        typer.echo(f"written: {edit.path}" if edit in written else as_it_is)
+
+
+def _asked(there: PoolSettings, unbind: float | None, stop: float | None, goal: str) -> advice.AdviceRequest:
+    """What is asked beside the settings of today. Who gives delays means these, for all keys."""
+    return advice.AdviceRequest(
+        unbind=there.unbind_delay if unbind is None else unbind,
+        stop=there.stop_delay if stop is None else stop,
+        overrides=there.overrides if unbind is None and stop is None else {},
+        goal=goal,
+    )
+
+
+def _reviewed(before: tuple[AppliedChange, ...], review: Review | None, *, by_hand: bool) -> dict[str, Any] | None:
+    if review is None:
+        return None
+    last = before[-1]
+    return {
+        "at": promises_text.moment(last.at),
+        "files": list(last.files),
+        "promised": last.promise is not None,
+        **asdict(review),
+        "notes": promises_text.notes(last, review, by_hand=by_hand),
+    }

@@ -15,7 +15,7 @@ from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import replace_file
 from osrdyne_pipeline.report.content import ReportContent
-from osrdyne_pipeline.report.evidence import evidence
+from osrdyne_pipeline.report.evidence import evidence, review
 from osrdyne_pipeline.report.facts import TABLES, gather
 from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.small.engine import SmallEngine
@@ -79,12 +79,15 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         return found
     try:
         document = foreign_json.read(content, most=foreign_json.MOST_BYTES_OF_ENGINES)
-        said = evidence(document)
+        said, reviewed = evidence(document), review(document)
         reasons = "; ".join(document["reasons"])
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(
             f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
         ) from None
     return dataclasses.replace(
-        found, evidence=said, no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence
+        found,
+        evidence=said,
+        review=reviewed,
+        no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence,
     )

@@ -7,7 +7,7 @@ number of keys, and by `AdviceRequest.most_overrides`, not by the number of requ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from osrdyne_pipeline.recommendation.fitting import DelaySearch, Fitted, Fitting
 from osrdyne_pipeline.recommendation.outcome import (
     CandidateResult,
     ClassAdvice,
+    Promise,
     Recommendation,
     RecommendationEvidence,
     Setting,
 )
-from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed
+from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, of_settings
 from osrdyne_pipeline.recommendation.replay import replay
-from osrdyne_pipeline.recommendation.warm import windows
+from osrdyne_pipeline.recommendation.warm import WarmWindow, windows
+from osrdyne_pool.settings import Delays, PoolSettings
+from osrdyne_pool.windows import parse_window
 
 #: Fewer idle gaps than this in the whole history say nothing.
 LEAST_GAPS = 200
@@ -49,6 +52,8 @@ class AdviceRequest:
 
     unbind: float = 600.0
     stop: float = 600.0
+    #: Today's settings of single keys.
+    overrides: Mapping[str, Delays] = field(default_factory=dict)
     #: `cold`: the fewest cold starts at today's worker-hours. `hours`: the fewest hours at today's cold starts.
     goal: str = "cold"
     most_overrides: int = 500
@@ -59,18 +64,29 @@ class AdviceRequest:
     seed: int = 7
 
 
-def recommend(tables: Tables, ask: AdviceRequest, pool: str) -> Recommendation:
-    """Return the recommendation from the tables `requests`, `starts` and `key_classes`.
-
-    Keys whose workers cannot be started are left out. Raises ValueError for another goal.
-    """
+def recommend(known: KnownCalls, ask: AdviceRequest, pool: str) -> Recommendation:
+    """Return the recommendation. Raises ValueError for another goal."""
     if ask.goal not in GOALS:
         raise ValueError(f"{ask.goal!r} is not a goal; give {' or '.join(GOALS)}")
-    classes = tables.table("select key, class from key_classes")
-    by_key = dict(zip(*(classes.column(name).to_pylist() for name in ("key", "class")), strict=True))
-    cannot_start = tables.table(failing.KEYS).column("key").to_pylist()
-    found = advise(collect(tables, cannot_start), by_key, ask, pool)
-    return replace(found, failing=tuple(cannot_start[:MOST_FAILING]), left_out=len(cannot_start))
+    found = advise(known.calls, known.classes, ask, pool)
+    return replace(found, failing=known.cannot_start[:MOST_FAILING], left_out=len(known.cannot_start))
+
+
+@dataclass(frozen=True)
+class KnownCalls:
+    """Calls of the keys whose workers can be started, the class of each key, and the keys that were left out."""
+
+    calls: Calls
+    classes: dict[str, str]
+    cannot_start: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tables: Tables) -> KnownCalls:
+        """Return what the tables `requests`, `starts` and `key_classes` say."""
+        classes = tables.table("select key, class from key_classes")
+        by_key = dict(zip(*(classes.column(name).to_pylist() for name in ("key", "class")), strict=True))
+        cannot_start = tuple(tables.table(failing.KEYS).column("key").to_pylist())
+        return cls(collect(tables, cannot_start), by_key, cannot_start)
 
 
 def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:
@@ -79,9 +95,11 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     reasons = _too_little(calls, parts)
     if reasons or parts is None:
         return _answer(calls, ask, pool, reasons)
-    today = fixed(len(calls.keys), ask.unbind, ask.stop)
+    pool_today = PoolSettings(pool, unbind_delay=ask.unbind, stop_delay=ask.stop, overrides=ask.overrides)
+    today = of_settings(calls.keys, pool_today)
     plan = FittingPlan(most_overrides=ask.most_overrides, kept=ask.unbind + ask.stop)
-    judged, better = _offered(evidence.judge(calls, parts, plan, today, ask.seed, ask.goal), ask.goal)
+    delays = (ask.unbind, ask.stop)
+    judged, better = _offered(evidence.judge(calls, parts, plan, today, ask.seed, ask.goal, delays), ask.goal)
     advice, offered = _classes(calls, classes, judged, parts, ask.goal), judged.evidence.offered
     if not better:
         return _answer(calls, ask, pool, _none_is_better(judged.evidence), judged=judged, classes=advice)
@@ -92,7 +110,7 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     search = DelaySearch(calls, since, calls.until, replace(plan, windows=windows_too, prewarms=prewarms))
     before = replay(calls.part(since, calls.until), today, since, calls.until)
     fitted = search.fit(before, ask.goal)
-    settings = _settings(calls, fitted, today, since, search.behaviours())
+    settings = _settings(calls, fitted, today, since, search.behaviours(), ask.overrides)
     return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=fitted.delay, settings=settings)
 
 
@@ -162,13 +180,22 @@ def _broken(one: CandidateResult, found: RecommendationEvidence) -> tuple[str, .
 
 
 def _settings(
-    calls: Calls, fitted: Fitted, today: KeepAlivePolicy, since: float, behaviours: Mapping[int, str]
+    calls: Calls,
+    fitted: Fitted,
+    today: KeepAlivePolicy,
+    since: float,
+    behaviours: Mapping[int, str],
+    own: Mapping[str, Delays],
 ) -> tuple[Setting, ...]:
-    """Settings of single keys, those that gain most first; numbers are of the weeks that they were found on."""
+    """Settings of single keys, those that gain most first; numbers are of the weeks that they were found on.
+
+    They are chosen by what they do on days that they were not learnt from. Where they improve nothing here, a key keeps
+    the settings that it has today, or gets none.
+    """
     part = calls.part(since, calls.until)
     before = replay(part, today, since, calls.until)
     after = replay(part, fitted.policy, since, calls.until)
-    return tuple(
+    found = (
         Setting(
             calls.keys[number],
             float(fitted.policy.unbind[number]),
@@ -183,6 +210,27 @@ def _settings(
             behaviours[number],
         )
         for number in fitted.overrides.tolist()
+    )
+    return tuple(
+        each if _improves(each) else _as_today(each, own[each.key])
+        for each in found
+        if _improves(each) or each.key in own
+    )
+
+
+def _improves(one: Setting) -> bool:
+    return one.cold_after < one.cold_before or one.hours_after < one.hours_before
+
+
+def _as_today(one: Setting, today: Delays) -> Setting:
+    return replace(
+        one,
+        unbind_delay=today.unbind_delay,
+        stop_delay=today.stop_delay,
+        warm=tuple(WarmWindow(each.days, each.begin, each.end) for each in map(parse_window, today.warm)),
+        prewarm=today.prewarm,
+        cold_after=one.cold_before,
+        hours_after=one.hours_before,
     )
 
 
@@ -254,4 +302,12 @@ def _answer(
         fixed_curve=judged.fixed_curve if judged else (),
         our_curve=judged.our_curve if judged else (),
         evidence=judged.evidence if judged else None,
+        promise=_promised(calls, judged, settings, ask.seed) if judged and not reasons else None,
+    )
+
+
+def _promised(calls: Calls, judged: Judged, settings: tuple[Setting, ...], seed: int) -> Promise:
+    own = {each.key for each in settings}
+    return evidence.promise(
+        judged, judged.evidence.offered, {number: key for number, key in enumerate(calls.keys) if key in own}, seed
     )

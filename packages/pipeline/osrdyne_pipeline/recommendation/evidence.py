@@ -7,8 +7,9 @@ their intervals come from drawing weeks again (bootstrap, with a fixed seed). A 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,15 @@ from osrdyne_pipeline.recommendation.outcome import (
     CandidateResult,
     EvidenceTarget,
     PolicyResult,
+    Promise,
+    Promised,
     Ratio,
     RecommendationEvidence,
     TradeoffPoint,
 )
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed, histogram
 from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
+from osrdyne_pipeline.recommendation.warm import Cells
 
 DRAWS = 1000
 #: Hours count as equal up to this.
@@ -116,10 +120,23 @@ class Judged:
     price: float
     fixed_curve: tuple[TradeoffPoint, ...]
     our_curve: tuple[TradeoffPoint, ...]
+    #: What each candidate and today's settings do, by held-out week or day.
+    units: Mapping[str, list[ReplayOutcome]] = field(default_factory=dict)
 
 
-def judge(calls: Calls, parts: Split, plan: FittingPlan, today: KeepAlivePolicy, seed: int, goal: str) -> Judged:
-    """Replay all policies on every fold's held-out days. The reasons against candidates are left to who advises."""
+def judge(
+    calls: Calls,
+    parts: Split,
+    plan: FittingPlan,
+    today: KeepAlivePolicy,
+    seed: int,
+    goal: str,
+    delays: tuple[float, float],
+) -> Judged:
+    """Replay all policies on every fold's held-out days. The reasons against candidates are left to who advises.
+
+    `delays` are today's of keys without settings of their own: until unbound, and until stopped.
+    """
     units: dict[str, list[ReplayOutcome]] = {}
     prices, promised = [], dict[str, list[float]]()
     for number in range(parts.folds):
@@ -132,9 +149,11 @@ def judge(calls: Calls, parts: Split, plan: FittingPlan, today: KeepAlivePolicy,
             part = calls.part(start, start + parts.unit)
             for name, policy in found.items():
                 units.setdefault(name, []).append(replay(part, policy, start, start + parts.unit))
-    labels = _labels(today)
+    labels = _labels(*delays, own=int(np.count_nonzero(_own(today, *delays))))
     results = {name: _result(name, label, units[name]) for name, label in labels.items() if name in units}
-    names = [*CANDIDATES[goal], *([SAME_TIME] if goal == "cold" else [])]
+    # Today's settings of single keys would go with it.
+    late = goal == "cold" and not _own(today, *delays).any()
+    names = [*CANDIDATES[goal], *([SAME_TIME] if late else [])]
     ratios = {name: _ratios(units[name], units["today"], seed) for name in names}
     candidates = tuple(
         CandidateResult(name, labels[name], float(np.mean(promised.get(name, 1.0))), cold, hours, ())
@@ -158,7 +177,38 @@ def judge(calls: Calls, parts: Split, plan: FittingPlan, today: KeepAlivePolicy,
         float(np.mean(prices)),
         tuple(TradeoffPoint(*point) for point in curve),
         tuple(TradeoffPoint(None, float(outcome.cold.sum()), float(outcome.hours.sum())) for outcome in along),
+        {name: units[name] for name in ("today", *names)},
     )
+
+
+def promise(judged: Judged, name: str, own: Mapping[int, str], seed: int) -> Promise:
+    """Return what a candidate is to bring: in total, and to the keys `own`, by their numbers."""
+    today, ours = judged.units["today"], judged.units[name]
+    before, after = pooled(today), pooled(ours)
+    draws = _draws(len(ours), seed)
+    numbers = list(own)
+    cold = _by_key([unit.cold[numbers] for unit in ours], [unit.cold[numbers] for unit in today], draws)
+    hours = _by_key([unit.hours[numbers] for unit in ours], [unit.hours[numbers] for unit in today], draws)
+    chosen = next(each for each in judged.evidence.candidates if each.name == name)
+    total = Promised(
+        int(before.requests.sum()), int(before.cold.sum()), int(after.cold.sum()),
+        float(before.hours.sum()), float(after.hours.sum()), chosen.cold, chosen.hours,
+    )  # fmt: skip
+    keys = {
+        key: Promised(
+            int(before.requests[number]), int(before.cold[number]), int(after.cold[number]),
+            float(before.hours[number]), float(after.hours[number]), *ratios,
+        )
+        for (number, key), ratios in zip(own.items(), zip(cold, hours, strict=True), strict=True)
+    }  # fmt: skip
+    return Promise(total, keys)
+
+
+def _by_key(ours: list[Any], today: list[Any], draws: Integers) -> list[Ratio]:
+    """Return the ratio of each key, a column of each unit."""
+    mine, theirs = draws @ np.stack(ours), draws @ np.stack(today)
+    found = _parts(mine, theirs)
+    return [_ratio(found[:, column], len(ours)) for column in range(found.shape[1])]
 
 
 def by_delay(calls: Calls, since: float, until: float) -> tuple[Floats, Floats]:
@@ -175,7 +225,6 @@ def _policies(
 ) -> tuple[dict[str, KeepAlivePolicy], dict[str, Fitted], float]:
     """Return what the days before `until` make of each policy, the candidates' fits, and today's hours there."""
     keys = len(calls.keys)
-    kept = float(today.unbind[0] + today.stop[0])
     part = calls.part(begin, until)
     before = replay(part, today, begin, until)
     peer = histogram(part, begin, until)
@@ -188,7 +237,7 @@ def _policies(
     }
     found = {
         "today": today,
-        SAME_TIME: fixed(keys, kept - STOP_SECONDS, STOP_SECONDS),
+        SAME_TIME: fixed(keys, plan.kept - STOP_SECONDS, STOP_SECONDS),
         "histogram": peer,
         "ours": search.fit(before, "cold").policy,
         "cheaper": search.fit(before, "hours").policy,
@@ -199,10 +248,17 @@ def _policies(
     return found, fits, budget
 
 
-def _labels(today: KeepAlivePolicy) -> dict[str, str]:
-    unbind, stop = float(today.unbind[0]), float(today.stop[0])
+def _own(today: KeepAlivePolicy, unbind: float, stop: float) -> Cells:
+    """Return which keys have settings of their own."""
+    other = (today.unbind != unbind) | (today.stop != stop)
+    other[[*today.warm, *today.prewarm]] = True
+    return np.asarray(other)
+
+
+def _labels(unbind: float, stop: float, own: int) -> dict[str, str]:
     values = {"unbind": unbind, "stop": stop, "late": unbind + stop - STOP_SECONDS, "short": STOP_SECONDS}
-    return {name: label.format(**values) for name, label in LABELS.items()}
+    labels = {name: label.format(**values) for name, label in LABELS.items()}
+    return labels | ({"today": f"{labels['today']}, others for {own} keys"} if own else {})
 
 
 def pooled(weeks: list[ReplayOutcome]) -> ReplayOutcome:
@@ -231,20 +287,30 @@ def _result(name: str, label: str, weeks: list[ReplayOutcome]) -> PolicyResult:
 
 def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) -> tuple[Ratio, Ratio, Ratio]:
     """Return ours in parts of today's: cold starts, the percentile of rates, hours."""
-    rng = np.random.default_rng(seed)
-    weeks = len(ours)
-    draws = np.stack([np.bincount(rng.integers(0, weeks, weeks), minlength=weeks) for _ in range(DRAWS)])
-    draws = np.concatenate([np.ones((1, weeks), np.int64), draws])
+    draws = _draws(len(ours), seed)
     found = [_measures(ours, draws), _measures(today, draws)]
+    cold, rates, hours = (_ratio(_parts(mine, theirs), len(ours)) for mine, theirs in zip(*found, strict=True))
+    return cold, rates, hours
+
+
+def _parts(mine: Floats, theirs: Floats) -> Floats:
+    """Return one in parts of the other. Of nothing, nothing is all of it, and anything is more."""
+    return np.divide(mine, theirs, out=np.where(mine > 0, 1.0 + mine, 1.0), where=theirs > 0)
+
+
+def _draws(units: int, seed: int) -> Integers:
+    """Return how often each unit is in each draw; the first has each of them once."""
+    rng = np.random.default_rng(seed)
+    draws = [np.bincount(rng.integers(0, units, units), minlength=units) for _ in range(DRAWS)]
+    return np.concatenate([np.ones((1, units), np.int64), np.stack(draws)])
+
+
+def _ratio(line: Floats, units: int) -> Ratio:
+    """Return the value of all units, which comes first, and the interval of the draws after it."""
     # A bootstrap of few units is too narrow by what Student's t is wider than the normal distribution.
-    wider = STUDENT[weeks - 2] / NORMAL * np.sqrt(weeks / (weeks - 1)) if 2 <= weeks <= len(STUDENT) + 1 else 1.0
-    return tuple(  # type: ignore[return-value]
-        Ratio(float(line[0]), *(max(0.0, float(line[0] + wider * (edge - line[0]))) for edge in _edges(line[1:])))
-        for line in (
-            np.divide(mine, theirs, out=np.ones_like(mine), where=theirs > 0)
-            for mine, theirs in zip(*found, strict=True)
-        )
-    )
+    wider = STUDENT[units - 2] / NORMAL * np.sqrt(units / (units - 1)) if 2 <= units <= len(STUDENT) + 1 else 1.0
+    low, high = (max(0.0, float(line[0] + wider * (edge - line[0]))) for edge in _edges(line[1:]))
+    return Ratio(float(line[0]), low, high)
 
 
 def _edges(draws: Floats) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,6 +83,28 @@ class RecommendationEvidence:
 
 
 @dataclass(frozen=True)
+class Promised:
+    """What a change is to bring to a key, or to all: counted on days that it was not learnt from."""
+
+    requests: int
+    cold_before: int
+    cold_after: int
+    hours_before: float
+    hours_after: float
+    #: After, in parts of before.
+    cold: Ratio
+    hours: Ratio
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a change is to bring: in total, and to keys with settings of their own."""
+
+    total: Promised
+    keys: Mapping[str, Promised]
+
+
+@dataclass(frozen=True)
 class Setting:
     """One key's own delays; what they change is counted over the last `train_weeks`."""
 
@@ -154,6 +177,8 @@ class Recommendation:
     #: Keys that were left out, because every start of their workers fails: how many, and the first of them.
     left_out: int = 0
     failing: tuple[str, ...] = ()
+    #: What the change is to bring; None where nothing is recommended.
+    promise: Promise | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what `json` can write."""

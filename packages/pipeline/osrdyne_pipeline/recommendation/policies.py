@@ -7,13 +7,14 @@ orphan, but waits for no start. Worker time is kept time: unbind and stop delay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import Calls, Floats
-from osrdyne_pipeline.recommendation.warm import Cells
+from osrdyne_pipeline.recommendation.warm import Cells, cells_in
+from osrdyne_pool.settings import PoolSettings
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,18 @@ class KeepAlivePolicy:
 def fixed(keys: int, unbind: float, stop: float) -> KeepAlivePolicy:
     """The same delays for all keys."""
     return KeepAlivePolicy(np.full(keys, unbind), np.full(keys, stop), np.zeros(keys))
+
+
+def of_settings(keys: Sequence[str], pool: PoolSettings) -> KeepAlivePolicy:
+    """What the settings of a pool say. Windows are taken to the nearest cell."""
+    delays = [pool.delays(key) for key in keys]
+    return KeepAlivePolicy(
+        np.array([each.unbind_delay for each in delays], np.float64),
+        np.array([each.stop_delay for each in delays], np.float64),
+        np.zeros(len(keys)),
+        {number: cells_in(each.warm) for number, each in enumerate(delays) if each.warm},
+        {number: np.array(each.prewarm, np.float64) for number, each in enumerate(delays) if each.prewarm},
+    )
 
 
 #: Of the hybrid histogram policy (Shahrad et al., "Serverless in the Wild", ATC 2020): minutes that it covers, the

@@ -40,16 +40,17 @@ def _evidence(found: RecommendationEvidence) -> list[str]:
         for result in found.results
     ]
     weeks = f"{found.weeks} {found.unit} not learnt from ({found.since} to {found.until})"
-    parts = f"cold starts {_ratio(found.cold)}, 75th percentile {_ratio(found.rate)}"
+    parts = f"cold starts {ratio(found.cold)}, 75th percentile {ratio(found.rate)}"
     return [
         f"replayed on {weeks}, each time found on the {found.train_weeks} {found.unit} before:",
         head,
         *rows,
-        f"ours in parts of today's: {parts}, worker-hours {_ratio(found.hours)}",
+        f"ours in parts of today's: {parts}, worker-hours {ratio(found.hours)}",
     ]
 
 
-def _ratio(one: Ratio) -> str:
+def ratio(one: Ratio) -> str:
+    """Return a ratio with its interval."""
     return f"{one.value:.2f} ({one.low:.2f} to {one.high:.2f})"
 
 

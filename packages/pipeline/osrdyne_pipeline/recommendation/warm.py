@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from osrdyne_pipeline.recommendation.calls import DAY, Floats, Integers
 from osrdyne_pool.settings import MOST_WINDOWS
-from osrdyne_pool.windows import DAYS
+from osrdyne_pool.windows import DAYS, parse_window
 
 #: Minutes of a cell: windows begin and end at multiples of it.
 CELL_MINUTES = 15
@@ -67,6 +68,16 @@ def few_runs(cells: Cells) -> Cells:
     for _, begin, end in pauses[: max(0, len(runs) - MOST_RUNS)]:
         filled[begin:end] = True
     return filled
+
+
+def cells_in(texts: Iterable[str]) -> Cells:
+    """Return the cells of windows as settings have them: those of which a window covers the middle."""
+    cells = np.zeros(CELLS, bool)
+    middle = (np.arange(CELLS_A_DAY) + 0.5) * CELL_MINUTES
+    for window in map(parse_window, texts):
+        for day in map(DAYS.index, window.days):
+            cells[day * CELLS_A_DAY : (day + 1) * CELLS_A_DAY] |= (window.begin <= middle) & (middle < window.end)
+    return cells
 
 
 def windows(cells: Cells) -> tuple[WarmWindow, ...]:

@@ -24,6 +24,7 @@ def next_steps(content: ReportContent) -> list[NextStep]:
         ]
     found = [
         *causes.steps(content),
+        _last_change(content),
         _delays(content),
         _failures(content),
         _slowest(content),
@@ -34,7 +35,20 @@ def next_steps(content: ReportContent) -> list[NextStep]:
     return [step for step in found if step is not None]
 
 
-def _delays(content: ReportContent) -> NextStep:
+def _last_change(content: ReportContent) -> NextStep | None:
+    review = content.review
+    if review is None or not review.notes:
+        return None
+    why = " ".join(map(_sentence, review.notes))
+    if review.goes_back:
+        command = f"osrdyne pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml"
+        return NextStep(f"Go back to the settings before {review.made}", why, command)
+    return NextStep(f"Look at the change of {review.made}: {review.verdict}", why)
+
+
+def _delays(content: ReportContent) -> NextStep | None:
+    if content.review is not None and content.review.goes_back:
+        return None
     evidence = content.evidence
     if evidence is None:
         return NextStep("Keep today's delays", content.no_evidence)

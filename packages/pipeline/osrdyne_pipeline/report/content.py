@@ -197,6 +197,38 @@ class ReportedEvidence:
 
 
 @dataclass(frozen=True)
+class ComparedMeasure:
+    """Cold starts or worker-hours since the last change; `came` is None where it is not known."""
+
+    name: str
+    #: In parts of before: promised, and the bounds of the promise.
+    promised: tuple[float, float, float]
+    before: float
+    expected: float
+    low: float
+    high: float
+    came: float | None
+
+
+@dataclass(frozen=True)
+class ReviewedChange:
+    """What became of the last change of settings."""
+
+    made: str
+    #: `kept`, `broken`, `not in force` or `not enough yet`.
+    verdict: str
+    days: int
+    measures: list[ComparedMeasure]
+    #: Keys whose promise was broken: key, what it was about, expected at most, and what came.
+    broken: list[tuple[str, str, float, float]]
+    notes: list[str]
+    #: Whether the next step is to go back.
+    goes_back: bool
+    #: Whether anything was promised, beyond being as before.
+    promised: bool = True
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Everything on the page."""
 
@@ -228,6 +260,8 @@ class ReportContent:
     #: Total cold starts and worker time by delay, over all days.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     evidence: ReportedEvidence | None = None
+    #: None where no change was applied.
+    review: ReviewedChange | None = None
     #: The price of an hour of a worker, where a person gave one.
     price: float | None = None
     #: Why there is no recommendation, where there is none.

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from osrdyne_pipeline.report.content import ClassEffect, PolicyFigures, ReportedEvidence
+from osrdyne_pipeline.report.content import (
+    ClassEffect,
+    ComparedMeasure,
+    PolicyFigures,
+    ReportedEvidence,
+    ReviewedChange,
+)
 from osrdyne_pipeline.report.numbers import HOUR_MS
 
 
@@ -31,6 +37,42 @@ def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
         delays=[(round(1000 * point["delay"]), *_point(point)) for point in document["fixed_curve"]],
         frontier=[_point(point) for point in document["our_curve"]],
     )
+
+
+def review(document: dict[str, Any]) -> ReviewedChange | None:
+    """Return what became of the last change; None where no change was applied."""
+    found = document.get("review")
+    if not found:
+        return None
+    total = found["total"] or {}
+    broken = [
+        (key, name, measure.high, measure.came)
+        for key, compared in found["keys"]
+        if compared["verdict"] == "broken"
+        for name, measure in ((name, _measure(name, compared[field])) for name, field in _MEASURES)
+        if measure.came is not None and measure.came > measure.high
+    ]
+    return ReviewedChange(
+        found["at"],
+        found["verdict"],
+        found["days"],
+        [_measure(name, total[field]) for name, field in _MEASURES if field in total],
+        broken,
+        list(found["notes"]),
+        bool(document["goes_back"]),
+        bool(found["promised"]),
+    )
+
+
+#: Title of a measure -> its name in a review.
+_MEASURES = (("cold starts", "cold"), ("worker-hours", "hours"))
+
+
+def _measure(name: str, one: dict[str, Any]) -> ComparedMeasure:
+    ratio, came = one["promised"], one["came"]
+    before, expected, low, high = (float(one[field]) for field in ("before", "expected", "low", "high"))
+    promised = (ratio["value"], ratio["low"], ratio["high"])
+    return ComparedMeasure(name, promised, before, expected, low, high, None if came is None else float(came))
 
 
 def _policy(result: dict[str, Any]) -> PolicyFigures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from xml.etree.ElementTree import Element
 
-from osrdyne_pipeline.report import advice, causes, numbers, recommended, sections
+from osrdyne_pipeline.report import advice, causes, numbers, promised, recommended, sections
 from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.element import element, html
 
@@ -30,6 +30,7 @@ def page(content: ReportContent) -> str:
             "main",
             sections.demand(content),
             sections.comparison(content),
+            promised.promised_and_come(content),
             recommended.before_and_after(content),
             recommended.trade_off(content),
             recommended.by_class(content),

@@ -1,1 +1,3 @@
-"""The recommendation as a `change` of a settings file, of whose text it replaces `lines`."""
+"""What is `wanted` of a pool's settings as a `change` of a file, of whose text it replaces `lines`. `settings_file`
+changes that of a daemon.
+"""

@@ -1,5 +1,5 @@
-"""The recommendation as a change of a file that a person reviews: a pool's settings in `Pulumi.<stack>.yaml`, or in a
-file of variables for Ansible. Reads the file; writes it only when told to, in one step.
+"""A change of a file that a person reviews: a pool's settings in `Pulumi.<stack>.yaml`, or in a file of variables for
+Ansible. Reads the file; writes it only when told to, in one step. `settings_file` changes that of a daemon.
 
 Only lines of the pool's delays and overrides are exchanged: all others stay as they are, byte by byte. What is written
 is read again and must be what a pool's settings accept. Where it cannot be told what to change, NotChanged says why.
@@ -19,9 +19,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
-from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.recommendation.edit import lines
-from osrdyne_pipeline.recommendation.outcome import Recommendation
+from osrdyne_pipeline.recommendation.edit.wanted import NotChanged, WantedSettings
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
 
@@ -32,17 +31,15 @@ ANSIBLE_POOLS = ("osrdyne_pool", "daemon_pool", "topology_pool")
 CHANGED = ("unbind_delay", "stop_delay", "overrides")
 
 
-class NotChanged(PipelineError):
-    """The recommendation cannot be written to this file."""
-
-
 @dataclass(frozen=True)
 class FileChange:
-    """A file as it is, and as it would be."""
+    """A file as it is, and as it would be; and the pool's settings in it."""
 
     path: Path
     before: str
     after: str
+    was: PoolSettings
+    becomes: PoolSettings
 
     def diff(self) -> str:
         """Return the unified diff; empty where nothing changes."""
@@ -51,7 +48,7 @@ class FileChange:
 
     def write(self) -> None:
         """Replace the file in one step. Raises `NotChanged` where it is no longer what the change was made from."""
-        if _read(self.path) != self.before:
+        if read(self.path) != self.before:
             raise NotChanged(f"{self.path} has changed meanwhile; run again")
         # A link stays one.
         target = self.path.resolve()
@@ -61,24 +58,37 @@ class FileChange:
                 file.write(self.after.encode())
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(target.stat().st_mode & 0o7777)
+            _own(Path(name), target)
             Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
 
 
-def pulumi(recommendation: Recommendation, path: Path) -> FileChange:
+def _own(file: Path, like: Path) -> None:
+    """Give a file the owner, the group and the permissions of another: who could read that shall read this."""
+    wanted, has = like.stat(), file.stat()
+    if (wanted.st_uid, wanted.st_gid) != (has.st_uid, has.st_gid):
+        try:
+            os.chown(file, wanted.st_uid, wanted.st_gid)
+        except PermissionError:
+            raise NotChanged(
+                f"{like} belongs to another account, which would lose it; run as that one, or as root"
+            ) from None
+    file.chmod(wanted.st_mode & 0o7777)
+
+
+def pulumi(wanted: WantedSettings, path: Path) -> FileChange:
     """Return the change of a stack's configuration. Raises `NotChanged`."""
-    return _change(recommendation, path, _pulumi_pools)
+    return _change(wanted, path, _pulumi_pools)
 
 
-def ansible(recommendation: Recommendation, path: Path) -> FileChange:
+def ansible(wanted: WantedSettings, path: Path) -> FileChange:
     """Return the change of a file of variables. Raises `NotChanged`."""
-    templates = [override.key for override in recommendation.overrides if "{{" in override.key or "{%" in override.key]
+    templates = [override.key for override in wanted.overrides if "{{" in override.key or "{%" in override.key]
     if templates:
         raise NotChanged(f"Ansible would take the key {templates[0]!r} for a template; leave it to Pulumi's file")
-    return _change(recommendation, path, _ansible_pools)
+    return _change(wanted, path, _ansible_pools)
 
 
 #: Finds the pools' tables in a document.
@@ -95,19 +105,28 @@ def _ansible_pools(document: Any) -> Iterator[Any]:
     yield from (document[name] for name in ANSIBLE_POOLS if name in document)
 
 
-def _change(recommendation: Recommendation, path: Path, finder: Finder) -> FileChange:
-    if not recommendation.recommended:
-        raise NotChanged(f"there is no recommendation: {'; '.join(recommendation.reasons)}")
-    before = _read(path)
-    pool = _pool(before, path, finder, recommendation.pool)
-    after = lines.exchanged(before, pool, recommendation)
-    _accepted(after, path, finder, recommendation.pool)
-    if _rest(before, path, finder, recommendation.pool) != _rest(after, path, finder, recommendation.pool):
+def pulumi_pool(name: str, path: Path) -> PoolSettings:
+    """Return a pool's settings as a stack's configuration has them. Raises `NotChanged`."""
+    return _accepted(read(path), path, _pulumi_pools, name)
+
+
+def ansible_pool(name: str, path: Path) -> PoolSettings:
+    """Return a pool's settings as a file of variables has them. Raises `NotChanged`."""
+    return _accepted(read(path), path, _ansible_pools, name)
+
+
+def _change(wanted: WantedSettings, path: Path, finder: Finder) -> FileChange:
+    before = read(path)
+    pool = _pool(before, path, finder, wanted.pool)
+    after = lines.exchanged(before, pool, wanted)
+    becomes = _accepted(after, path, finder, wanted.pool)
+    if _rest(before, path, finder, wanted.pool) != _rest(after, path, finder, wanted.pool):
         raise NotChanged(f"{path} is written in a way that cannot be changed line by line; change it by hand")
-    return FileChange(path, before, after)
+    return FileChange(path, before, after, _accepted(before, path, finder, wanted.pool), becomes)
 
 
-def _read(path: Path) -> str:
+def read(path: Path) -> str:
+    """Return the text of a file. Raises `NotChanged`."""
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -138,9 +157,9 @@ def _pool(text: str, path: Path, finder: Finder, name: str) -> CommentedMap:
     return found[0]
 
 
-def _accepted(text: str, path: Path, finder: Finder, name: str) -> None:
+def _accepted(text: str, path: Path, finder: Finder, name: str) -> PoolSettings:
     try:
-        PoolSettings.from_mapping(_plain(_pool(text, path, finder, name)))
+        return PoolSettings.from_mapping(_plain(_pool(text, path, finder, name)))
     except SettingsError as error:
         raise NotChanged(f"{path} would not be accepted: {error}") from error
 

@@ -10,25 +10,23 @@ import re
 
 from ruamel.yaml.comments import CommentedMap
 
-from osrdyne_pipeline.recommendation.outcome import Recommendation, Setting
-
-MARK = "# recommended:"
+from osrdyne_pipeline.recommendation.edit.wanted import MARK, WantedOverride, WantedSettings
 
 
-def exchanged(text: str, pool: CommentedMap, recommendation: Recommendation) -> str:
-    """Return the text with the recommendation in place of what `pool`, a table in it, says."""
+def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
+    """Return the text with what is wanted in place of what `pool`, a table in it, says."""
     newline = "\r\n" if "\r\n" in text else "\n"
     all_lines = text.splitlines()
     column = pool.lc.col
     top, bottom = pool.lc.line, _last(all_lines, pool.lc.line, column)
-    kept, overrides, at = _without(all_lines, pool, bottom, recommendation)
+    kept, overrides, at = _without(all_lines, pool, bottom, wanted)
     indent = " " * column
     iso = any(isinstance(pool.get(name), str) for name in ("unbind_delay", "stop_delay"))
-    written = [indent + pool_line for pool_line in _pool_lines(recommendation, iso)]
-    if overrides or recommendation.overrides:
+    written = [indent + pool_line for pool_line in _pool_lines(wanted, iso)]
+    if overrides or wanted.overrides:
         written.append(f"{indent}overrides:")
         written += overrides
-        for override in recommendation.overrides:
+        for override in wanted.overrides:
             written += [f"{indent}  {line}" for line in _setting_lines(override, iso)]
     body = kept[:at] + written + kept[at:]
     result = all_lines[:top] + body + all_lines[bottom + 1 :]
@@ -53,7 +51,7 @@ def _column(line: str) -> int:
 
 
 def _without(
-    all_lines: list[str], pool: CommentedMap, bottom: int, recommendation: Recommendation
+    all_lines: list[str], pool: CommentedMap, bottom: int, wanted: WantedSettings
 ) -> tuple[list[str], list[str], int]:
     """Return the pool's lines without what is exchanged, the overrides that stay, and where in the lines to write."""
     top, column = pool.lc.line, pool.lc.col
@@ -66,7 +64,7 @@ def _without(
         first = line if first is None else min(first, line)
         gone |= set(range(line, end + 1))
         if name == "overrides" and isinstance(pool[name], CommentedMap):
-            stay = _staying(all_lines, pool[name], end, {override.key for override in recommendation.overrides})
+            stay = _staying(all_lines, pool[name], end, {override.key for override in wanted.overrides})
     gone |= {number for number in range(top, bottom + 1) if all_lines[number].strip().startswith(MARK)}
     kept = [number for number in range(top, bottom + 1) if number not in gone]
     after = pool.lc.key("name")[0] + 1 if first is None else first
@@ -104,40 +102,25 @@ def _with_comments(all_lines: list[str], start: int) -> int:
     return start
 
 
-def _pool_lines(recommendation: Recommendation, iso: bool) -> list[str]:
+def _pool_lines(wanted: WantedSettings, iso: bool) -> list[str]:
     return [
-        *(f"{MARK} {line}" for line in _summary(recommendation)),
-        f"unbind_delay: {_duration(recommendation.unbind_delay, iso)}",
-        f"stop_delay: {_duration(recommendation.stop_delay, iso)}",
+        *(f"{MARK} {line}" for line in wanted.summary),
+        f"unbind_delay: {duration(wanted.unbind_delay, iso)}",
+        f"stop_delay: {duration(wanted.stop_delay, iso)}",
     ]
 
 
-def _summary(recommendation: Recommendation) -> list[str]:
-    found = recommendation.evidence
-    if found is None:
-        return []
-    today, ours = found.result("today"), found.result(found.offered)
-    before = f"{recommendation.unbind_before:g} + {recommendation.stop_before:g} s"
-    return [
-        f"before {before}, replayed on {found.weeks} {found.unit} not learnt from ({found.since} to {found.until}):",
-        f"cold starts {today.cold} -> {ours.cold}, worker-hours {today.worker_hours:.0f} -> {ours.worker_hours:.0f}",
-    ]
-
-
-def _setting_lines(one: Setting, iso: bool) -> list[str]:
-    numbers = (
-        f"{one.requests} requests, cold {one.cold_before} -> {one.cold_after}, "
-        f"hours {one.hours_before:.0f} -> {one.hours_after:.0f}"
-    )
+def _setting_lines(one: WantedOverride, iso: bool) -> list[str]:
+    delays = one.delays
     lines = [
-        f"{quoted(one.key)}:  {MARK} {numbers}",
-        f"  unbind_delay: {_duration(one.unbind_delay, iso)}",
-        f"  stop_delay: {_duration(one.stop_delay, iso)}",
+        f"{quoted(one.key)}:  {MARK} {one.note}",
+        f"  unbind_delay: {duration(delays.unbind_delay, iso)}",
+        f"  stop_delay: {duration(delays.stop_delay, iso)}",
     ]
-    if one.warm:
-        lines += ["  warm:", *(f"    - {window.text()}" for window in one.warm)]
-    if one.prewarm:
-        lines += ["  prewarm:", *(f"    - [{begin:g}, {end:g}]" for begin, end in one.prewarm)]
+    if delays.warm:
+        lines += ["  warm:", *(f"    - {window}" for window in delays.warm)]
+    if delays.prewarm:
+        lines += ["  prewarm:", *(f"    - [{begin:g}, {end:g}]" for begin, end in delays.prewarm)]
     return lines
 
 
@@ -148,7 +131,7 @@ def quoted(key: str) -> str:
     )
 
 
-def _duration(seconds: float, iso: bool) -> str:
+def duration(seconds: float, iso: bool) -> str:
     """Return seconds as a number, or as ISO 8601 text."""
     whole = round(seconds)
     if not iso or whole != seconds:

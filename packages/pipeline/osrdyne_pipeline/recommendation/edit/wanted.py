@@ -1,0 +1,64 @@
+"""What a change writes into the settings of a pool, whichever file they are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from osrdyne_pipeline.errors import PipelineError
+from osrdyne_pipeline.recommendation.outcome import Recommendation
+from osrdyne_pool.settings import Delays
+
+#: Begins each comment of ours, so that the next change finds and replaces what it is about.
+MARK = "# recommended:"
+
+
+class NotChanged(PipelineError):
+    """The change cannot be written to this file."""
+
+
+@dataclass(frozen=True)
+class WantedOverride:
+    """Delays of one key, and a line that says why."""
+
+    key: str
+    delays: Delays
+    note: str
+
+
+@dataclass(frozen=True)
+class WantedSettings:
+    """Delays of a pool in seconds, and lines that say why. Overrides are all that bear our mark from then on."""
+
+    pool: str
+    unbind_delay: float
+    stop_delay: float
+    summary: tuple[str, ...]
+    overrides: tuple[WantedOverride, ...] = ()
+
+
+def recommended(found: Recommendation) -> WantedSettings:
+    """Return what a recommendation wants. Raises `NotChanged` where nothing is recommended."""
+    if not found.recommended:
+        raise NotChanged(f"there is no recommendation: {'; '.join(found.reasons)}")
+    overrides = tuple(
+        WantedOverride(
+            each.key,
+            Delays(each.unbind_delay, each.stop_delay, tuple(window.text() for window in each.warm), each.prewarm),
+            f"{each.requests} requests, cold {each.cold_before} -> {each.cold_after}, "
+            f"hours {each.hours_before:.0f} -> {each.hours_after:.0f}",
+        )
+        for each in found.overrides
+    )
+    return WantedSettings(found.pool, found.unbind_delay, found.stop_delay, _summary(found), overrides)
+
+
+def _summary(recommendation: Recommendation) -> tuple[str, ...]:
+    found = recommendation.evidence
+    if found is None:
+        return ()
+    today, ours = found.result("today"), found.result(found.offered)
+    before = f"{recommendation.unbind_before:g} + {recommendation.stop_before:g} s"
+    return (
+        f"before {before}, replayed on {found.weeks} {found.unit} not learnt from ({found.since} to {found.until}):",
+        f"cold starts {today.cold} -> {ours.cold}, worker-hours {today.worker_hours:.0f} -> {ours.worker_hours:.0f}",
+    )
