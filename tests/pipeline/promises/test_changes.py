@@ -80,7 +80,12 @@ def test_a_change_is_kept_before_its_file_is_written(
 ) -> None:
     kept: list[tuple[AppliedChange, ...]] = []
     write: Callable[[FileChange], None] = FileChange.write
-    monkeypatch.setattr(FileChange, "write", lambda one: (kept.append(changes.read(lake)), write(one)))
+
+    def noting(one: FileChange) -> None:
+        kept.append(changes.read(lake))
+        write(one)
+
+    monkeypatch.setattr(FileChange, "write", noting)
     loop.apply(lake, [], CHANGE, [edit(tmp_path, "one")])
     assert kept == [(CHANGE,)]
     assert (tmp_path / "one").read_text() == "after"

@@ -15,6 +15,7 @@ from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.forgetting import Forgotten, Found
+from osrdyne_pipeline.promises import changes
 from osrdyne_pipeline.small.engine import QUERIES
 from osrdyne_pipeline.source.files import name_of
 from osrdyne_pipeline.store.opening import lake_at
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from osrdyne_pipeline.store.opening import AnyLake
 
 #: In the folder of the pool: what `recommend` and `report` made of the tables.
-_MADE = (FILE, "report.html")
+_MADE = (FILE, changes.FILE, "report.html")
 
 
 @one_line_errors
