@@ -267,8 +267,10 @@ RelayWorker(node, "airports/LAX", lambda request: request.body.upper(), token="{
     try:
         setup.play("dev")
         with subprocess.Popen([sys.executable, "-c", script]) as polling:
-            assert setup.call("LAX", b"hello").body == b"HELLO"
-            polling.terminate()
+            try:
+                assert setup.call("LAX", b"hello").body == b"HELLO"
+            finally:  # or a test that fails would wait for the worker without an end
+                polling.terminate()
         assert changed(setup.play("dev")) == 0
         setup.play("down")
         assert not (tmp_path / "relay-state/node.pid").exists()

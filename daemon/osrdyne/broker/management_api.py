@@ -1,6 +1,6 @@
 """The broker's management API: which request queues there are, and how many messages are in them.
 
-All but `send` only reads, and the daemon does nothing else; the commands of `osrdyne pool` change what is there.
+Only `send` changes something. The daemon never calls it; the commands of `osrdyne pool` do.
 
 Each call runs in a thread, because `osrdyne_pool.broker.management` blocks. The API's message counts are some seconds
 old, and each decision allows for that (docs/reference/rabbitmq-facts.md#counts-that-come-late). Errors become
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 _PAGE_SIZE = 500
 #: Limit on pages: no broker has that many queues, but another server at this address may answer without end.
 _MOST_PAGES = 2000
-#: Calls under way at once.
+#: Reads under way at once. Changes by `send` are not counted.
 _MOST_CALLS = 4
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -56,7 +56,7 @@ _ALARMS = "health/checks/alarms"
 
 
 class ManagementApi:
-    """Reads one vhost. Its methods raise only `ManagementError`, whatever the server answers."""
+    """Reads a vhost and, by `send`, changes it. Methods raise only `ManagementError`, whatever the server answers."""
 
     def __init__(self, address: Address, vhost: str, *, timeout: float = 10.0) -> None:
         """Take an address with credentials, `http://user:password@host:15672`, or a function that returns it.

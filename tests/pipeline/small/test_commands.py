@@ -148,10 +148,12 @@ def test_ctrl_c_in_the_midst_of_a_query_ends_the_command_as_interrupted(lake: La
     words = ["tables", "--pool", "core", "--lake", str(lake.home.parent)]
     with subprocess.Popen([sys.executable, "-c", ENDLESS, *words], stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
-        said = running.stderr.read(len("  1/14"))
-        begun = worked(running.pid)
-        until(lambda: worked(running.pid) > begun + 0.3, what="DuckDB works")
-        running.send_signal(signal.SIGINT)
+        try:
+            said = running.stderr.read(len("  1/14"))
+            begun = worked(running.pid)
+            until(lambda: worked(running.pid) > begun + 0.3, what="DuckDB works")
+        finally:  # or a test that fails would wait for the query without an end
+            running.send_signal(signal.SIGINT)
         said += running.stderr.read()
 
     assert (running.returncode, "Traceback" in said) == (130, False), said

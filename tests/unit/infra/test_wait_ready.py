@@ -40,8 +40,10 @@ def server(status: int, *certificate: str) -> Iterator[tuple[int, int]]:
     words = [sys.executable, "-c", SERVER, str(status), *certificate]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.pid, int(process.stdout.readline())
-        process.kill()
+        try:
+            yield process.pid, int(process.stdout.readline())
+        finally:  # or a test that fails would wait for the server without an end
+            process.kill()
 
 
 def wait(directory: Path, port: int, process: int, patience: float = 60.0, *more: str) -> str:

@@ -16,6 +16,8 @@ from testbed.command_line import Done, osrdyne
 CALLS = (
     b'time,key,duration\n2013-01-01T00:00:00Z,a,1.5\n2013-01-01T01:00:00+01:00,"b,\xc3\xa9",\n1357000200.25,a,PT2S\n'
 )
+#: A header of gzip, and then a block of a type that there is not.
+DAMAGED = gzip.compress(CALLS, mtime=0)[:10] + 20 * b"\xff"
 
 
 def replay(directory: Path, calls: bytes = CALLS, *words: str, name: str = "calls.csv") -> Done:
@@ -156,6 +158,7 @@ def test_without_calls_there_are_no_events(tmp_path: Path) -> None:
         ("calls.csv", b"time,key\n0,\xff\n", "is not UTF-8 text; convert it"),
         ("calls.csv.gz", gzip.compress(CALLS, mtime=0)[:-10], "the file is damaged or cut off"),
         ("calls.csv.gz", CALLS, "the file is damaged or cut off"),
+        ("calls.csv.gz", DAMAGED, "the file is damaged or cut off"),
         ("calls.jsonl", b'{"time": 0, "key": "a"}\n{"time"\n', "line 2: cannot be read: it is not JSON: "),
         ("calls.jsonl", b"[" * 100_000, "line 1: cannot be read: more than 64 objects and arrays"),
         ("calls.jsonl", b'{"time": 0}\n', "line 1: is not an object with time, key and if wanted duration"),

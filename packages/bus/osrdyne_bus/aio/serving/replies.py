@@ -1,4 +1,4 @@
-"""Replies of a server on their way: a caller that takes none holds up no other, and takes a bounded share of memory."""
+"""Replies of a server on their way: a caller that takes none does not delay others, and takes bounded memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from osrdyne_runtime import log_lines
 log = log_lines.logger(__name__)
 
 #: Bytes of replies to one address that may wait. Where more do, the caller has gone.
-MOST_WAITING = 64 * 2**20
+MOST_WAITING_BYTES = 64 * 2**20
 #: Bytes that a reply costs beside its body.
-_REPLY = 2048
+_OVERHEAD_BYTES = 2048
 
 
 class Replies:
@@ -40,8 +40,8 @@ class Replies:
     def send(self, to: str, request: BusRequest, answer: Outcome) -> None:
         """Send a reply when its caller takes it, for as long as the setting `reply_timeout`. What fails is logged."""
         # In a task of its own: a caller without credit must not hold up the others.
-        size = len(answer.body) + _REPLY
-        if self._waiting[to] and self._waiting[to] + size > MOST_WAITING:
+        size = len(answer.body) + _OVERHEAD_BYTES
+        if self._waiting[to] and self._waiting[to] + size > MOST_WAITING_BYTES:
             self.lost += 1
             self._bus.counts.sent["reply", DROPPED] += 1
             waiting = {"address": to, "bytes": self._waiting[to]}
