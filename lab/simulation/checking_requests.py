@@ -274,6 +274,9 @@ class RequestChecks(Checks):
             return
         if request.destroyed or not plan.plain or self._had("client cut", "queue deleted", "queue unbound"):
             return
+        # With its session a client loses the address of direct reply-to.
+        if plan.reply == scenario.DIRECT and self._any_session_lost():
+            return
         asked = max(request.confirmed_at or 0.0, self._acting_at or 0.0)
         ended = request.answers[0][0] if request.answers else self._outcome.seconds
         if ended - asked > MOST_START_FAILED_SECONDS:
