@@ -14,7 +14,7 @@ import pytest
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay, RelaySettings, Request, S3Settings, StreamLost
 from osrdyne_relay.redis.names import new_id
-from osrdyne_relay.streams.s3 import PART, S3Streams
+from osrdyne_relay.streams.s3 import PART_BYTES, S3Streams
 from testbed.authority import Authority
 from testbed.handshakes import listening
 from testbed.redis import RedisServer
@@ -34,7 +34,7 @@ def store(server: S3Server, **more: str) -> S3Streams:
 
 async def test_a_stream_of_several_parts_is_read_as_it_was_written(s3: S3Server) -> None:
     stream, pieces_of = new_id(), [bytes([number]) * 100_000 for number in range(200)]
-    assert sum(map(len, pieces_of)) > 2 * PART
+    assert sum(map(len, pieces_of)) > 2 * PART_BYTES
     place = store(s3)
 
     assert await place.store(stream, pieces(*pieces_of)) == 20_000_000
@@ -44,9 +44,9 @@ async def test_a_stream_of_several_parts_is_read_as_it_was_written(s3: S3Server)
 async def test_a_source_that_breaks_off_leaves_no_parts(s3: S3Server) -> None:
     async def broken() -> AsyncIterator[bytes]:
         for _ in range(3):
-            yield bytes(PART)
+            yield bytes(PART_BYTES)
         # A part that the server is still taking when the upload is given up may stay.
-        await until_async(lambda: [part.stat().st_size for part in s3.parts()] == [PART] * 3)
+        await until_async(lambda: [part.stat().st_size for part in s3.parts()] == [PART_BYTES] * 3)
         raise OSError(5, "the disk is broken")
 
     with pytest.raises(OSError, match="the disk is broken"):

@@ -93,7 +93,7 @@ class ChangeReader:
         return keys
 
 
-def wait_for(due: float | None, now: float) -> float | None:
+def seconds_until(due: float | None, now: float) -> float | None:
     """Return the seconds from `now` until just after `due`; None for never.
 
     It adds a millisecond: a clock read a rounding error too early would make the caller loop.

@@ -16,7 +16,7 @@ from rich.text import Text
 from osrdyne_runtime.console.output import printable, shown
 
 #: What each state of a daemon means, for a person on call.
-_DAEMON = {
+_STATE_MEANINGS = {
     "connecting": "trying to reach the broker",
     "standby": "another daemon leads and knows the keys; this one takes over when that ends",
     "preparing": "holds the lock, looks at what there is",
@@ -62,8 +62,8 @@ def render(document: dict[str, Any], key: str | None = None) -> RenderableType:
     if not acts:
         empty = "ask the daemon that leads about keys" if document.get("state") == "standby" else "no key is known yet"
     elif key is not None:
-        empty = f"key {shown(key)} has no queue and no workers: it was not called lately"
-        empty = f"key {shown(key)} has no queue and no workers now; how they ended:" if ends else empty
+        why = " now; how they ended:" if ends else ": it was not called lately"
+        empty = f"key {shown(key)} has no queue and no workers{why}"
     else:
         empty = "no key has a queue or workers: no key was called lately"
     return Group(_daemon(document), Text(empty), *ends)
@@ -85,7 +85,7 @@ def _daemon(document: dict[str, Any]) -> Text:
     state = printable(document.get("state"))
     head = f"pool {printable(document.get('pool'))}, instance {printable(document.get('instance'))}: "
     line = Text(head).append(state, style=_STYLES.get(state, ""))
-    line.append(f" ({_DAEMON[state]})" if state in _DAEMON else "")
+    line.append(f" ({_STATE_MEANINGS[state]})" if state in _STATE_MEANINGS else "")
     if document.get("detail"):
         line.append(f"\nwhy: {printable(document['detail'])}", style="red")
     if document.get("alarm"):

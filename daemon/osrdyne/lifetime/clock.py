@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osrdyne.base.changes import ChangeReader, wait_for
+from osrdyne.base.changes import ChangeReader, seconds_until
 from osrdyne.state.pool import PoolState
 
 
@@ -11,5 +11,5 @@ async def pass_time(state: PoolState) -> None:
     with ChangeReader().following(state.tracker.changes) as required:
         while True:
             # A key that is required meanwhile may be due earlier.
-            await required.take(wait_for(state.tracker.next_change(), state.clock()))
+            await required.take(seconds_until(state.tracker.next_change(), state.clock()))
             state.tracker.advance(state.clock())

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from osrdyne.base.changes import ChangeReader, Changes, Timers, wait_for
+from osrdyne.base.changes import ChangeReader, Changes, Timers, seconds_until
 
 
 class KeyedLoop:
@@ -62,7 +62,7 @@ class KeyedLoop:
                 for other in beside:
                     self._tasks.create_task(other)
                 while True:
-                    changed = await self._changed.take(wait_for(self._timers.next(), self._clock()))
+                    changed = await self._changed.take(seconds_until(self._timers.next(), self._clock()))
                     for key in dict.fromkeys((*changed, *self._timers.due(self._clock()))):
                         if key not in self._busy:  # else it is looked at when its action ends
                             look(key)

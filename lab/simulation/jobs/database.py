@@ -80,7 +80,7 @@ class Database:
             self._scheduler.step("read")
             self._check_reachable()
         elif self._scheduler.current is not None:
-            self._scheduler.peril(statement.partition("\n")[0][:60])
+            self._scheduler.may_end(statement.partition("\n")[0][:60])
         call()
 
     def commit(self, connection: Any, call: Callable[[], None]) -> None:

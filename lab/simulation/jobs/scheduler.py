@@ -143,10 +143,10 @@ class Scheduler:
 
     def step(self, label: str) -> None:
         """Let others go on. The process may be killed or paused here."""
-        self.peril(label)
+        self.may_end(label)
         self._park_until(self.now + self._duration())
 
-    def peril(self, label: str) -> None:
+    def may_end(self, label: str) -> None:
         """Go on at once, unless the process is killed or paused here."""
         process = self._mine().process
         if not process.mortal or self.now >= self._safe_after:
@@ -167,7 +167,7 @@ class Scheduler:
         raise Killed
 
     def sleep(self, seconds: float) -> None:
-        self.peril("sleep")
+        self.may_end("sleep")
         self._park_until(self.now + seconds)
 
     def park(self, timeout: float | None) -> bool:

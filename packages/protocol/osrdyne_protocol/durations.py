@@ -21,7 +21,7 @@ def parse_seconds(value: object) -> float:
     """Return a duration in seconds.
 
     Takes a number of seconds that is not negative, or ISO 8601 text of days, hours, minutes and seconds; either of
-    300 years at most. Raises ValueError that says what was found and what would be right.
+    317 years (10,000,000,000 seconds) at most. Raises ValueError that says what was found and what would be right.
     """
     expected = "give seconds (90 or 1.5) or ISO 8601 text ('PT1M30S')"
     found = reprlib.repr(value)
@@ -37,11 +37,11 @@ def parse_seconds(value: object) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(f"{found} is not a duration of zero or more seconds; {expected}")
     if seconds > LONGEST_TIMEOUT_SECONDS:
-        raise ValueError(f"{found} is longer than 300 years; {expected}")
+        raise ValueError(f"{found} is longer than 317 years; {expected}")
     return float(seconds)
 
 
-#: Seconds, 300 years. A timeout of more has no end, and no setting is longer: the clocks of some systems end before.
+#: Seconds, about 317 years. A timeout of more has no end, and no setting is longer: clocks of some systems end before.
 LONGEST_TIMEOUT_SECONDS = 1e10
 
 

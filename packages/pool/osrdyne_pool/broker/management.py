@@ -23,7 +23,7 @@ from osrdyne_protocol.errors import OsrdyneError
 #: A query for a queue's own samples, which are younger than those of the API's aggregates.
 FRESH_TOTALS: Final[dict[str, str]] = {"disable_stats": "true", "enable_queue_totals": "true"}
 #: Bytes of an error's text that are kept.
-_MOST_TEXT = 100_000
+_MOST_TEXT_BYTES = 100_000
 
 
 class ManagementRefused(OsrdyneError):
@@ -119,6 +119,6 @@ class ManagementClient:
 def _text_of(error: urllib.error.HTTPError) -> str:
     with error:
         try:
-            return error.read(_MOST_TEXT).decode(errors="replace")
+            return error.read(_MOST_TEXT_BYTES).decode(errors="replace")
         except (OSError, ValueError, http.client.HTTPException):
             return ""

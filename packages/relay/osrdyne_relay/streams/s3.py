@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = log_lines.logger(__name__)
 
 #: Bytes of a part, and parts that are sent at the same time. A stream has 10,000 parts at most.
-PART, AT_ONCE = 8_388_608, 3
+PART_BYTES, PARTS_AT_ONCE = 8_388_608, 3
 #: For a connection to open, and without a byte of an answer.
 _CONNECT, _QUIET = timedelta(seconds=5), timedelta(seconds=60)
 #: For an answer to be read to its end: a reader may take its time.
@@ -120,7 +120,9 @@ class S3Streams:
             try:
                 # Where the source fails, the parts that the server has are removed. One that it is just taking
                 # may stay, because AbortMultipartUpload does not wait for it.
-                await obstore.put_async(self._bucket, name, counted(), chunk_size=PART, max_concurrency=AT_ONCE)
+                await obstore.put_async(
+                    self._bucket, name, counted(), chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+                )
             except (BaseError, OSError):
                 if failure is None:
                     raise

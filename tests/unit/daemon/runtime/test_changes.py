@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.base.changes import ChangeReader, Changes, Keyed, Timers, wait_for
+from osrdyne.base.changes import ChangeReader, Changes, Keyed, Timers, seconds_until
 from tests.unit.stand_ins import follower
 
 
@@ -84,7 +84,7 @@ async def test_taking_waits_for_a_change_or_for_the_time_given() -> None:
 async def test_a_wait_shorter_than_the_clock_can_show_still_lets_time_pass() -> None:
     loop, reader = asyncio.get_running_loop(), ChangeReader()
     await asyncio.sleep(23.506)
-    assert await reader.take(wait_for(loop.time() + 1e-13, loop.time())) == []
+    assert await reader.take(seconds_until(loop.time() + 1e-13, loop.time())) == []
     assert loop.time() > 23.506
 
 
