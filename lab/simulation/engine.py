@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import random
 from collections.abc import AsyncIterator
 from contextvars import Context
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ _CALL_SECONDS = 0.01
 _GRACE_SECONDS = 30.0
 #: Seconds that a slow start takes.
 _SLOW_START_SECONDS = 12.0
-TEMPLATE = "template"
+#: In this share of all runs, a daemon that is started again has another template.
+_CHANGED_TEMPLATES = 0.2
 
 
 @dataclass(slots=True)
@@ -38,9 +40,11 @@ class _RunningGroup:
     name: str
     task: asyncio.Task[None]
     worker: Worker
+    template: str
     began: float = 0.0
     stopping: bool = False
-    start_again: bool = False
+    #: The template of the group that follows it, if any.
+    start_again: str | None = None
 
 
 class Engine:
@@ -50,6 +54,8 @@ class Engine:
         self._world = world
         self.running: dict[str, _RunningGroup] = {}
         self._drivers: list[ModelDriver] = []
+        self._changes_template = random.Random(f"changed template {world.scenario.seed}").random() < _CHANGED_TEMPLATES
+        self._templates = 0
         self._number = 0
         #: While true, starts and stops fail.
         self.refuses = False
@@ -60,7 +66,9 @@ class Engine:
 
     def driver(self) -> ModelDriver:
         """Return a driver for a daemon that starts now."""
-        made = ModelDriver(self, self._world)
+        if self._changes_template:
+            self._templates += 1
+        made = ModelDriver(self, self._world, f"template {self._templates}")
         self._drivers.append(made)
         return made
 
@@ -68,23 +76,23 @@ class Engine:
         if driver in self._drivers:
             self._drivers.remove(driver)
 
-    async def start(self, key: str) -> None:
+    async def start(self, key: str, template: str) -> None:
         plan = self._world.key_plan(key)
         await asyncio.sleep(_SLOW_START_SECONDS if plan.start == scenario.SLOW else _CALL_SECONDS)
         if self.refuses or plan.start == scenario.REFUSED:
             raise DriverError("the engine refuses")
         found = self.running.get(key)
         if found is None:
-            self._spawn(key, plan)
+            self._spawn(key, plan, template)
         elif found.stopping:
-            found.start_again = True
+            found.start_again = template
 
-    def _spawn(self, key: str, plan: scenario.KeyPlan) -> None:
+    def _spawn(self, key: str, plan: scenario.KeyPlan, template: str) -> None:
         self._number += 1
         name = f"worker {self._number}"
         worker = self._world.worker(key, name)
         task = asyncio.get_running_loop().create_task(self._run_worker(worker, plan), name=name, context=Context())
-        self.running[key] = _RunningGroup(key, name, task, worker, self._world.loop.time())
+        self.running[key] = _RunningGroup(key, name, task, worker, template, self._world.loop.time())
         task.add_done_callback(lambda done: self._ended(key, done))
         self._world.note("group started", name, key)
 
@@ -96,14 +104,16 @@ class Engine:
             await asyncio.get_running_loop().create_future()
         await worker.run()
 
-    async def stop(self, key: str) -> None:
+    async def stop(self, key: str, template: str) -> None:
         await asyncio.sleep(_CALL_SECONDS)
         if self.refuses:
             raise DriverError("the engine refuses")
         found = self.running.get(key)
         if found is not None and not found.stopping:
             found.stopping = True
-            self._world.note("group stopping", found.name, key, self._world.load_of(key))
+            # A group with an old template may be stopped whatever it has to do.
+            load = self._world.load_of(key) if found.template == template else None
+            self._world.note("group stopping", found.name, key, load)
             found.worker.stop()
             asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._end, found, context=Context())
 
@@ -124,8 +134,8 @@ class Engine:
         if error is not None and not isinstance(error, Crashed):
             self._world.note("simulation failed", group.name, key, repr(error))
         self._world.note("group gone", group.name, key, None if error is None else str(error))
-        if group.start_again:
-            self._spawn(key, self._world.key_plan(key))
+        if group.start_again is not None:
+            self._spawn(key, self._world.key_plan(key), group.start_again)
         how = How.STOPPED if group.stopping else How.SIGNAL if task.cancelled() else How.EXIT
         end = WorkerEnd(how, worker_id=group.name, seconds=self._world.loop.time() - group.began)
         for driver in self._drivers:
@@ -133,7 +143,7 @@ class Engine:
 
     def groups(self) -> builtins.list[Group]:
         return [
-            Group(group.key, GroupState.STOPPING if group.stopping else GroupState.RUNNING, 1, TEMPLATE)
+            Group(group.key, GroupState.STOPPING if group.stopping else GroupState.RUNNING, 1, group.template)
             for group in self.running.values()
         ]
 
@@ -142,18 +152,18 @@ class ModelDriver:
     """The driver of one daemon, as `osrdyne.drivers.base.Driver` has it."""
 
     owns_workers = True
-    template = TEMPLATE
 
-    def __init__(self, engine: Engine, world: World) -> None:
+    def __init__(self, engine: Engine, world: World, template: str) -> None:
+        self.template = template
         self._engine = engine
         self._world = world
         self.news: asyncio.Queue[Change | None] = asyncio.Queue()
 
     async def start(self, key: str) -> None:
-        await self._engine.start(key)
+        await self._engine.start(key, self.template)
 
     async def stop(self, key: str) -> None:
-        await self._engine.stop(key)
+        await self._engine.stop(key, self.template)
 
     async def list(self) -> builtins.list[Group]:
         await asyncio.sleep(_CALL_SECONDS + self._engine.listing_each * len(self._engine.running))

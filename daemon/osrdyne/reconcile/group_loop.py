@@ -19,6 +19,7 @@ from osrdyne.errors import DriverError, is_away
 from osrdyne.metrics import Metrics
 from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
+from osrdyne.reconcile.turns import Turns
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state.pool import PoolState
 from osrdyne.state.values import Attempt, Phase
@@ -71,9 +72,7 @@ class GroupLoop:
         self._listing_interval = listing_interval
         self._engine = OutageLog(log, "the engine")
         self._changes = OutageLog(log, "the engine's changes", meanwhile="listing groups until they can")
-        #: Starts in flight, and when each began, in monotonic seconds.
-        self._starting: dict[str, float] = {}
-        self._waiting: dict[str, None] = {}
+        self._turns = Turns(limits)
         self._accepted: dict[str, float] = {}
         #: Why groups were asked to stop.
         self._stops: dict[str, group_rules.GroupPlan] = {}
@@ -103,7 +102,7 @@ class GroupLoop:
             self._look_at,
             keys=(*self._state.tracker.wanted, *self._state.groups),
             beside=(self._list_again(), self._watch()),
-            afterwards=self._start_waiting,
+            afterwards=self._give_turns,
         )
 
     def _look_at(self, key: str) -> None:
@@ -125,12 +124,10 @@ class GroupLoop:
             stuck=self._stuck(key, group, attempt),
             now=now,
         )
-        self._waiting.pop(key, None)
-        if plan.action is group_rules.GroupAction.START:
-            self._waiting[key] = None
-        elif plan.action is group_rules.GroupAction.STOP:
-            action = partial(self._guarded, key, partial(self._stop, key, plan), self._not_stopped)
-            self._loop.begin(key, action, "group-action")
+        if self._turns.wait(key, plan):
+            return
+        if plan.action is not None:
+            self._begin(key, plan)
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
@@ -158,8 +155,7 @@ class GroupLoop:
         served_at = self._state.counts.served_at.get(key)
         if served_at is not None and (found := group_rules.after_served(attempt, at=served_at - self._late)) != attempt:
             self._state.groups.attempts[key] = attempt = found
-        if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
-            self._starting.pop(key, None)
+        self._turns.note(key, attempt, group, template=self._driver.template, now=now)
         return attempt
 
     def _stuck(self, key: str, group: Group | None, attempt: Attempt) -> str | None:
@@ -182,20 +178,18 @@ class GroupLoop:
             counted_at=self._state.counts.counted_at,
         )
 
-    def _start_waiting(self) -> None:
-        # Keys that never failed go first, so that those that keep failing cannot hold them up.
-        fresh_first = sorted(self._waiting, key=lambda key: self._state.groups.attempt(key).failures > 0)
-        now = self._state.clock()
-        for key in fresh_first:
-            # A start that hangs in the engine counts as long as one without a sign of life, no longer.
-            in_flight = sum(1 for began in self._starting.values() if now < began + self._limits.start_hold)
-            if in_flight >= self._limits.starts_in_flight:
-                return
-            del self._waiting[key]
-            self._starting[key] = now
+    def _give_turns(self) -> None:
+        now, attempt = self._state.clock(), self._state.groups.attempt
+        for key, plan in self._turns.take(now, has_failed=lambda key: attempt(key).failures > 0):
             self._loop.look_at(key, now + self._limits.start_hold)
+            self._begin(key, plan)
+
+    def _begin(self, key: str, plan: group_rules.GroupPlan) -> None:
+        if plan.action is group_rules.GroupAction.START:
             action = partial(self._guarded, key, partial(self._start, key), self._not_started)
-            self._loop.begin(key, action, "group-action")
+        else:
+            action = partial(self._guarded, key, partial(self._stop, key, plan), self._not_stopped)
+        self._loop.begin(key, action, "group-action")
 
     async def _guarded(
         self, key: str, action: Callable[[], Awaitable[None]], failed: Callable[[str, str, Exception], None]
@@ -240,7 +234,7 @@ class GroupLoop:
         now = self._state.clock()
         attempt = group_rules.after_failure(self._state.groups.attempt(key), error, now=now)
         self._state.groups.attempts[key] = attempt
-        self._starting.pop(key, None)
+        self._turns.failed(key)
         log.warning(
             "group failed; it is tried again",
             extra={"key": key, "reason": error, "retry_in": round(attempt.not_before - now, 1)},

@@ -2,8 +2,8 @@
 
 The autoscaler decides how many workers a group has; these rules decide only whether the group exists. Rules:
 a wanted key with a queue has a group; a group is stopped only when its queue is drained or gone; a failing
-start waits longer each time, and a start after a death at work does not; a stuck group, or one with an old
-template, is stopped, and started again once gone.
+start waits longer each time, and a start after a death at work does not; a stuck group is stopped, and started
+again once gone; a group with an old template likewise, when it has its turn.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class GroupAction(Enum):
 
     START = "start"
     STOP = "stop"
+    #: Stop it when it has its turn: it has an old template. It is started once it is gone.
+    EXCHANGE = "exchange"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,10 @@ def plan(
         return _after_back_off(GroupAction.START, "wanted", attempt, now) if has_queue else NOTHING
     if group.state is GroupState.STOPPING:
         return NOTHING
-    if group.template != template:
-        return _after_back_off(GroupAction.STOP, "template changed", attempt, now)
     if stuck is not None:
         return _after_back_off(GroupAction.STOP, stuck, attempt, now, failed=True)
+    if group.template != template:
+        return _after_back_off(GroupAction.EXCHANGE, "template changed", attempt, now)
     return NOTHING
 
 
@@ -169,6 +171,18 @@ def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now:
         and group.state is not GroupState.STOPPING
         and now < attempt.started_at + hold
     )
+
+
+def holds_exchange_slot(
+    attempt: Attempt, group: Group | None, *, began: float, template: str, hold: float, now: float
+) -> bool:
+    """Return whether the exchange of a group, which began at `began`, still has its turn: at most `hold` seconds.
+
+    It has, until a worker of the new template shows life. A start that fails keeps the turn: a template with which no
+    worker starts must not reach all groups at once.
+    """
+    is_new = group is not None and group.template == template and group.state is not GroupState.STOPPING
+    return now < began + hold and not (is_new and attempt.alive)
 
 
 def consumer_grace(attempt: Attempt, *, start_grace: float, patience: float) -> float:

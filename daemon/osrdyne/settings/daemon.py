@@ -61,9 +61,9 @@ class LimitSettings(StrictModel):
     #: New keys that one broker user may wake at once, and seconds until it may wake one more.
     new_keys: PositiveInt = 1000
     new_key_interval: Seconds = 0.1
-    #: Worker groups being started at once.
+    #: Worker groups that are started at once, those included that a changed template exchanges.
     starts_in_flight: PositiveInt = 8
-    #: Seconds for which a start without a sign of life counts as in flight.
+    #: Seconds for which a start or an exchange without a sign of life counts as in flight.
     start_hold: Seconds = 10.0
     #: Seconds that a running group may have no consumer, since its start or its last consumer or event.
     start_grace: Seconds = 120.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -215,7 +216,9 @@ def test_an_ingest_that_is_killed_is_gone_on_with_and_each_event_is_there_once(
 ) -> None:
     every = [f"id-{number:02d}" for number in range(40)]
     files = [lines(tmp_path / f"{file}.jsonl", file) for file in every]
-    with subprocess.Popen([sys.executable, "-c", ONE_BY_ONE, root, *map(str, files)]) as running:
+    # What a killed process had for its own time stays
+    own = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", ONE_BY_ONE, root, *map(str, files)], env=own) as running:
         until(lambda: len(stored.committed()) >= 3, what="some batches")
         running.kill()
 

@@ -64,13 +64,18 @@ async def test_a_client_that_is_known_keeps_its_connection() -> None:
         assert (await ask(port, two)).count("HTTP/1.1 200 ") == 3
 
 
+def warned(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Warnings and errors, but for those of asyncio, which says on a busy machine that a step was slow."""
+    return [record for record in caplog.records if record.levelno >= logging.WARNING and record.name != "asyncio"]
+
+
 async def test_only_errors_of_our_own_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as port:
         await ask(port, "GET /gone HTTP/1.1\nHost: x\nConnection: close\n\n")
         await ask(port, "GET / no HTTP\n\n")
-        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+        assert warned(caplog) == []
         assert "the inside" not in await ask(port, "GET /broken HTTP/1.1\nHost: x\n\n")
-    (logged,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+    (logged,) = warned(caplog)
     assert logged.exc_info is not None
     assert str(logged.exc_info[1]) == "the inside"
 

@@ -783,6 +783,80 @@ async def test_a_changed_template_rolls_each_group_once() -> None:
         assert loop.driver.calls.count(("stop", "42")) == loop.driver.starts("42") == 1
 
 
+class Exchange(Loop):
+    """A pool whose groups all have a former template."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        for key in keys:
+            self.driver.groups[key] = Group(key, GroupState.RUNNING, 1, "former")
+        self.want(*keys)
+
+    def out(self) -> list[str]:
+        """The keys that nothing serves: their group stops, or is gone."""
+        groups = self.driver.groups
+        return [key for key in self.state.groups if key not in groups or groups[key].state is GroupState.STOPPING]
+
+    def new(self) -> list[str]:
+        """The keys whose group has the new template."""
+        return [key for key, group in self.driver.groups.items() if group.template == "current"]
+
+
+async def test_a_changed_template_reaches_a_few_groups_at_a_time_and_others_go_on() -> None:
+    loop = Exchange("a", "b", "c", "d", "e")
+    async with running(loop.loop.run()):
+        for served in ((), ("a", "b"), ("a", "b", "c", "d")):
+            # Workers that were exchanged show no life yet: no other one is stopped
+            await until(lambda served=served: len(loop.new()) == min(len(served) + 2, 5))
+            began = now()
+            await asyncio.sleep(1.0)
+            assert sorted(loop.driver.groups) == ["a", "b", "c", "d", "e"]
+            assert loop.new() == loop.new()[: len(served) + 2]
+            for key in loop.new():
+                loop.alive(key)
+            assert now() < began + LIMITS.start_hold
+        assert [loop.driver.calls.count(("stop", key)) for key in "abcde"] == [1] * 5
+
+
+async def test_a_key_without_workers_starts_before_others_are_exchanged() -> None:
+    loop = Exchange("a", "b", "c")
+    async with running(loop.loop.run()):
+        await until(lambda: len(loop.new()) == 2)
+        loop.want("called")
+        await asyncio.sleep(1.0)
+        loop.alive("a")
+        await until(loop.runs("called"), within=0.1)
+        assert ("stop", "c") not in loop.driver.calls
+        loop.alive("b")
+        await until(lambda: ("stop", "c") in loop.driver.calls, within=0.1)
+
+
+@pytest.mark.parametrize("hangs", ["stop", "start", "nothing"])
+async def test_exchanges_that_hang_or_show_no_life_hold_up_others_for_a_bounded_time(hangs: str) -> None:
+    loop = Exchange("a", "b", "c")
+    loop.driver.on = lambda what, key: asyncio.sleep(50.0) if what == hangs and key in ("a", "b") else None
+    async with running(loop.loop.run()):
+        await until(lambda: ("stop", "c") in loop.driver.calls)
+        assert LIMITS.start_hold - 0.2 < now() < LIMITS.start_hold + 2.0
+
+
+async def test_a_template_whose_workers_fail_at_once_does_not_reach_all_keys_at_once() -> None:
+    loop = Exchange("a", "b", "c", "d")
+    loop.driver.on = refuse(("start", "a"), ("start", "b"), error=DriverError("the image is missing"))
+    async with running(loop.loop.run()):
+        await asyncio.sleep(LIMITS.start_hold - 1.0)
+        assert {key for what, key in loop.driver.calls if what == "stop"} == {"a", "b"}
+
+
+async def test_an_exchange_that_the_engine_refuses_is_tried_again() -> None:
+    loop = Exchange("a")
+    loop.driver.on = refuse(("stop", "a"), error=DriverError("the engine is away"))
+    async with running(loop.loop.run()):
+        await until(lambda: loop.driver.calls.count(("stop", "a")) == 2)
+        loop.driver.on = lambda what, key: None
+        await until(lambda: loop.new() == ["a"])
+
+
 async def test_a_listing_older_than_a_start_does_not_take_the_group_away() -> None:
     loop = Loop()
     async with running(loop.loop.run()):

@@ -52,14 +52,35 @@ def test_a_wanted_group_that_runs_is_left_alone_whatever_its_queue() -> None:
         assert decided(phase=phase, group=RUNNING) == NOTHING
 
 
-def test_a_group_of_another_template_is_stopped_and_started_again_once_gone() -> None:
-    assert decided(group=OLD) == GroupPlan(GroupAction.STOP, "template changed")
+def test_a_group_of_another_template_is_exchanged_and_started_once_gone() -> None:
+    assert decided(group=OLD) == GroupPlan(GroupAction.EXCHANGE, "template changed")
     assert decided(group=STOPPING) == NOTHING
     assert decided(group=None).action is GroupAction.START
 
 
 def test_a_stuck_group_is_stopped_with_its_reason() -> None:
     assert decided(group=RUNNING, stuck="took nothing") == GroupPlan(GroupAction.STOP, "took nothing", failed=True)
+
+
+def test_a_stuck_group_does_not_wait_for_its_exchange() -> None:
+    assert decided(group=OLD, stuck="took nothing") == GroupPlan(GroupAction.STOP, "took nothing", failed=True)
+
+
+def test_a_group_that_is_not_wanted_is_not_exchanged() -> None:
+    assert decided(wanted=False, phase=Phase.UNBOUND, group=OLD) == NOTHING
+
+
+def test_an_exchange_has_its_turn_until_its_worker_shows_life_and_for_a_bounded_time() -> None:
+    def has_turn(group: Group | None, *, alive: bool = False, now: float = 101.0) -> bool:
+        attempt = Attempt(started_at=100.5, alive=alive)
+        return group_rules.holds_exchange_slot(attempt, group, began=100.0, template="current", hold=10.0, now=now)
+
+    assert has_turn(OLD, alive=True)
+    assert has_turn(STOPPING, alive=True)
+    assert has_turn(None, alive=True)
+    assert has_turn(RUNNING)
+    assert not has_turn(RUNNING, alive=True)
+    assert not any(has_turn(group, now=110.0) for group in (OLD, STOPPING, None, RUNNING))
 
 
 def test_a_stopping_group_is_not_stopped_again() -> None:
@@ -167,7 +188,7 @@ def test_a_plan_acts_or_names_a_time_when_something_is_wrong(
     if found.action is GroupAction.START:
         assert wanted
         assert group is None
-    if found.action is GroupAction.STOP:
+    if found.action in (GroupAction.STOP, GroupAction.EXCHANGE):
         assert group is not None
         assert group.state is not GroupState.STOPPING
     if found == NOTHING and group is not None and group.state is not GroupState.STOPPING:
