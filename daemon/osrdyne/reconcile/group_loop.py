@@ -183,6 +183,7 @@ class GroupLoop:
         for key, plan in self._turns.take(now, has_failed=lambda key: attempt(key).failures > 0):
             self._loop.look_at(key, now + self._limits.start_hold)
             self._begin(key, plan)
+        self._state.groups.outdated = self._turns.outdated
 
     def _begin(self, key: str, plan: group_rules.GroupPlan) -> None:
         if plan.action is group_rules.GroupAction.START:

@@ -68,5 +68,10 @@ class Turns:
             taken.append((key, exchanges.pop(key)))
         return taken
 
+    @property
+    def outdated(self) -> int:
+        """How many groups wait to be exchanged."""
+        return len(self._waiting[GroupAction.EXCHANGE])
+
     def _current(self, began: Mapping[str, float], now: float) -> set[str]:
         return {key for key, at in began.items() if now < at + self._hold}

@@ -66,6 +66,8 @@ class GroupsByKey(UserDict[str, Group]):
         self.attempts: dict[str, Attempt] = {}
         #: Keys for which the engine is asked for a start just now.
         self.trying: set[str] = set()
+        #: How many groups have a template of before, and wait for their turn to be exchanged.
+        self.outdated = 0
 
     def attempt(self, key: str) -> Attempt:
         """Return what is remembered of the starts of a key's group."""

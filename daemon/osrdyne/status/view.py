@@ -126,6 +126,8 @@ def _warnings(state: PoolState) -> list[str]:
         said.append(f"{dropped} request(s) without a caller were {where}")
     if parked:
         said.append(f"{names.parked_queue} holds {parked} message(s) that could not be delivered, and are not answered")
+    if state.groups.outdated:
+        said.append(f"{state.groups.outdated} group(s) go on with the former template until their turn to be exchanged")
     said += [f"{queue} {problem}" for queue, problem in state.counts.listeners.items()]
     return said
 

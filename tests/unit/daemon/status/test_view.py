@@ -259,6 +259,12 @@ def test_other_consumers_are_warned_of_and_listed(state: PoolState) -> None:
     assert shown["queues_with_other_consumers"] == ["core-orphan"]
 
 
+def test_groups_that_wait_to_be_exchanged_are_counted(state: PoolState) -> None:
+    state.groups.outdated = 3
+    shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
+    assert shown["warnings"] == ["3 group(s) go on with the former template until their turn to be exchanged"]
+
+
 def test_a_daemon_that_stands_by_shows_no_key(state: PoolState) -> None:
     state.require("42")
     for phase, keys in (("standby", 0), ("waiting", 1)):
