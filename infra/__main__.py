@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from dataclasses import asdict
 
 import pulumi
 
@@ -12,6 +11,7 @@ import osrdyne_infra
 from osrdyne_infra import configuration
 from osrdyne_infra.cluster import digests
 from osrdyne_infra.configuration import BrokerStack, StackSettings
+from osrdyne_pool.settings_file import pool_table
 
 # So ends a program of which a resource failed: the reason has been said, and a traceback would only hide it.
 signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
@@ -31,7 +31,7 @@ def pools(settings: StackSettings) -> None:
     }
 
     pulumi.export("vhost", settings.vhost)
-    pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
+    pulumi.export("pools", {pool.name: pool_table(pool) for pool in settings.pools})
     pulumi.export("statistics_interval", settings.broker.statistics_interval)
     pulumi.export("addresses", {name: pool.addresses for name, pool in made.items()})
     if databases:

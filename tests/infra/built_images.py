@@ -19,11 +19,13 @@ from testbed import docker, go_builds
 
 @dataclass(frozen=True)
 class Recipe:
-    """One image: its name, its Dockerfile, and what is copied into it."""
+    """One image: its name, its Dockerfile, and what is copied into it of this checkout, or of the tree of a commit."""
 
     name: str
     file: str
     parts: tuple[str, ...]
+    tree: Path = steps.ROOT
+    commit: str = ""
 
 
 #: What writes the bill of materials in an image, and the licence.
@@ -56,7 +58,7 @@ def archives(*recipes: Recipe) -> list[Path]:
 
 
 def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
-    engine.build(recipe.name, recipe.file, steps.ROOT)
+    engine.build(recipe.name, recipe.file, recipe.tree)
     part = target.with_suffix(".part")
     try:
         engine("save", "--output", str(part), recipe.name)
@@ -66,7 +68,9 @@ def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
 
 
 def _digest(recipe: Recipe) -> str:
-    summed = hashlib.sha256(Path(docker.python_root()).name.encode())
+    summed = hashlib.sha256(f"{Path(docker.python_root()).name}{recipe.commit}".encode())
+    if recipe.commit:
+        return summed.hexdigest()[:12]
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *recipe.parts]
     files = subprocess.run(listed, cwd=steps.ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     for name in sorted({*filter(None, files), recipe.file, ".dockerignore", "requirements.lock"}):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from osrdyne.base.credentials import secret
 from osrdyne.settings.daemon import load
 from osrdyne_infra import hand_over
 from osrdyne_pool.settings import Delays, PoolSettings
+from osrdyne_pool.settings_file import pool_table
 
 pytestmark = pytest.mark.fast
 POOL = PoolSettings("core", "dev", orphan_ttl=90.0, overrides={"a=1,b=2": Delays(1.5, 3.0)})
@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, directory: Path, given: str) -> None:
 
 
 def outputs(pool: PoolSettings = POOL) -> str:
-    given = {"pools": {"core": asdict(pool)}, "addresses": {"core": ADDRESSES}, "statistics_interval": 4.5}
+    given = {"pools": {"core": pool_table(pool)}, "addresses": {"core": ADDRESSES}, "statistics_interval": 4.5}
     return json.dumps({"vhost": "v", **given})
 
 

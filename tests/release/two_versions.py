@@ -27,7 +27,7 @@ import json, os, sys, threading, time
 ended = threading.Event()
 
 def call(key):
-    while not ended.wait(0.02):
+    while not ended.wait({pause}):
         began = time.monotonic()
         try:
             answer = client.call({key}, b"", timeout=60).body.decode()
@@ -78,11 +78,17 @@ def install(tree: Path, place: Path, *packages: str) -> Version:
     return Version(made, tree)
 
 
+def commit_before() -> str:
+    """Return the commit of the newest release that is not this one."""
+    now = release.git("rev-parse", "HEAD")
+    return next(commit for commit in map(release.commit_of, release.released()) if commit != now)
+
+
 def tree_before(place: Path) -> Path:
     """Unpack the newest release that is not this one, of its own commit."""
-    now = release.git("rev-parse", "HEAD")
-    commit = next(commit for commit in map(release.commit_of, release.released()) if commit != now)
-    archive = subprocess.run(["git", "archive", commit], cwd=steps.ROOT, check=True, capture_output=True).stdout
+    archive = subprocess.run(
+        ["git", "archive", commit_before()], cwd=steps.ROOT, check=True, capture_output=True
+    ).stdout
     subprocess.run(["tar", "--extract", "--directory", place], input=archive, check=True)
     return place
 
@@ -109,6 +115,8 @@ class Caller:
     imports: str
     client: str
     key: str = "key"
+    #: Seconds between two calls of a key.
+    pause: float = 0.02
 
     @contextmanager
     def called(
@@ -128,7 +136,7 @@ class Caller:
         """Do the same with a client whose Python is started by a command."""
         answers, keys = Answers(), [f"{name}-{number}" for number in range(KEYS)]
         file = folder / f"{name}.jsonl"
-        program = _CALLER.format(imports=self.imports, client=self.client, key=self.key)
+        program = _CALLER.format(imports=self.imports, client=self.client, key=self.key, pause=self.pause)
         with file.open("wb") as output:
             command = [*python, "-c", program, *keys]
             caller = subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=output)

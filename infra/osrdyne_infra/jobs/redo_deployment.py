@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -23,6 +22,7 @@ from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, certificate, secret
 from osrdyne_infra.pool.worker_templates import jobs_secret
 from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.settings_file import pool_table
 from osrdyne_runtime.settings_text import to_toml
 
 #: Touched by redo after each scan.
@@ -54,7 +54,7 @@ class RedoDeployment(pulumi.ComponentResource):
         parent: pulumi.ComponentResource,
     ) -> None:
         super().__init__("osrdyne:kubernetes:RedoDeployment", place.own(pool.name), None, inside(parent))
-        name, settings = f"{pool.name}-redo", to_toml({"pool": asdict(pool)})
+        name, settings = f"{pool.name}-redo", to_toml({"pool": pool_table(pool)})
         trusted = (
             {AUTHORITY_FILE: pulumi.Output.from_input(certificate(jobs.cacertfile, "jobs"))} if jobs.cacertfile else {}
         )

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -23,6 +23,7 @@ from osrdyne_infra.ordering import inside
 from osrdyne_infra.pool.users import AUTHORITY
 from osrdyne_infra.pool.worker_templates import SECRET_KEY, templates, worker_secret
 from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.settings_file import pool_table
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime.settings import secrets
 from osrdyne_runtime.settings_text import to_toml
@@ -115,7 +116,7 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
     names = service_names(daemon_service(pool.name), settings.cluster.pool_namespace(pool.name))
     tables: dict[str, dict[str, Any]] = {
         # Jobs are not the daemon's matter: what changes there restarts redo only.
-        "pool": {**asdict(pool), "jobs": None},
+        "pool": pool_table(replace(pool, jobs=None)),
         "broker": {
             "amqp_uri_file": f"{CREDENTIALS}/daemon.uri",
             "management_uri_file": f"{CREDENTIALS}/daemon-management.uri",

@@ -1,9 +1,10 @@
-"""Reads a settings file, which is TOML: the daemon takes all of it, other processes of the pool its table `[pool]`."""
+"""A settings file, which is TOML: the daemon takes all of it, other processes of the pool its table `[pool]`."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,29 @@ def read_pool(path: Path) -> PoolSettings:
         if error.path == str(path):
             raise
         raise SettingsError(f"{path}: {error.path}", error.problem) from None
+
+
+def pool_table(pool: PoolSettings) -> dict[str, Any]:
+    """Return the table `[pool]` that gives a program these settings; `settings_text` writes it.
+
+    What is the default is left out. So a program of the release before takes it, too, unless it has a setting that is
+    newer: it would refuse one that it does not know.
+    """
+    return _different(pool)
+
+
+def _different(settings: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults, as plain data."""
+    found: dict[str, Any] = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if value != default:
+            found[field.name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _different(value)
+    return {name: _plain(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value

@@ -16,6 +16,8 @@ PAGES = [
     ("docs/start/compose.md", "# Compose\n", "\n```text\n"),
     # tests/release/test_collection.py
     ("docs/howto/ansible.md", "\n## From an empty machine to the first answer\n", "\n## "),
+    # tests/release/test_first_pulumi.py
+    ("docs/howto/pulumi-components.md", "\n## From a cluster to the first answer\n", "\n## "),
 ]
 
 

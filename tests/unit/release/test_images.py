@@ -139,10 +139,20 @@ def test_both_dockerfiles_have_the_same_base_and_it_has_a_digest() -> None:
     assert "@sha256:" in base
 
 
-def test_the_broker_of_compose_has_a_digest() -> None:
-    named = re.findall(r"\$\{RABBITMQ_IMAGE:-(\S+)\}", (steps.ROOT / "examples/compose/compose.yaml").read_text())
+def test_whatever_brings_rabbitmq_has_it_by_the_same_digest() -> None:
+    named: dict[str, set[str]] = {}
+    for file in steps.tracked(".yaml", ".yml"):
+        for image in re.findall(r"\brabbitmq:\d[^\s\"'}]*", (steps.ROOT / file).read_text()):
+            named.setdefault(image, set()).add(file)
 
-    assert [re.sub("[0-9a-f]{64}$", "DIGEST", image) for image in named] == ["rabbitmq:4.3.5-management@sha256:DIGEST"]
+    ((image, files),) = named.items()
+    assert re.fullmatch(r"rabbitmq:4\.\d+\.\d+-management@sha256:[0-9a-f]{64}", image)
+    assert files == {
+        "examples/compose/compose.yaml",
+        "infra/stacks/Pulumi.staging-broker.yaml",
+        "roles/rabbitmq/defaults/main.yml",
+        "roles/rabbitmq/meta/argument_specs.yml",
+    }
 
 
 def test_the_bill_of_an_image_names_packages_of_python_and_debian(wheels: Wheels, tmp_path: Path) -> None:
