@@ -21,7 +21,7 @@ from osrdyne_jobs.database import tables
 from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.errors import NoSchema
 from osrdyne_jobs.store import administration, records, running, scans, tracebacks
-from osrdyne_worker import Reject, Request
+from osrdyne_worker import Reject, Request, Requeue
 from testbed.waiting import PATIENCE_SECONDS, until
 
 PLAIN = JobType("plain", payload=dict[str, int])
@@ -559,7 +559,7 @@ def test_a_handler_does_not_begin_when_its_lease_may_have_ended_before(
     assert (state(engine, job.id), client.get(job.id).attempts) == (states.DONE, 2)
 
 
-def test_a_request_that_waited_for_a_thread_until_its_worker_was_closed_begins_no_job(
+def test_a_request_that_waited_for_a_thread_until_its_worker_was_closed_goes_back(
     engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
 ) -> None:
     began, release = threading.Event(), threading.Event()
@@ -577,9 +577,22 @@ def test_a_request_that_waited_for_a_thread_until_its_worker_was_closed_begins_n
     until(lambda: waits_for_a_thread(worker))
     worker._closing.set()
     release.set()
-    for job in handled:
-        job.result(PATIENCE_SECONDS)
+    handled[0].result(PATIENCE_SECONDS)
+    # The request is another worker's
+    with pytest.raises(Requeue):
+        handled[1].result(PATIENCE_SECONDS)
     assert client.get(other.id).attempts == 0
+
+
+def test_a_worker_that_is_closed_gives_back_a_request_that_it_just_got(
+    client: JobClient, make_worker: MakeWorker
+) -> None:
+    job = client.submit("plain", "r", {})
+    worker = make_worker(lambda _: None)
+    worker.close()
+    with pytest.raises(Requeue):
+        worker.handle(request())
+    assert client.get(job.id).attempts == 0
 
 
 def waits_for_a_thread(worker: JobWorker) -> bool:

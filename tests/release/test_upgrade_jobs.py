@@ -50,7 +50,7 @@ class Jobs:
     def __enter__(self):
         self.client = Client(os.environ["AMQP_URI"], "core").__enter__()
         types, self.engine = [JobType("noted", payload=dict[str, int])], engine_from_environment()
-        self.casting = JobClient(self.engine, types, self.client)
+        self.casting = JobClient(self.engine, types, self.client, cast_after=2)
         self.silent = JobClient(self.engine, types, cast_after=0.1)
         return self
 
@@ -135,7 +135,8 @@ def jobs(request: pytest.FixtureRequest, vhost: Vhost, tmp_path: Path, before: V
         own = {"OSRDYNE_JOBS_DATABASE_FILE": str(tmp_path / "jobs.address"), "DONE": str(done)}
         pool.environment = own
         pool.variables |= {**own, "OSRDYNE_CLIENT_URI": vhost.amqp_uri()}
-        pool.pool, pool.ask = {"jobs": {"redo": {"interval": 0.5}}}, ASK
+        # A worker of 0.1.0 that ends may drop the request of a job: redo finds the job after these seconds, at most.
+        pool.pool, pool.ask = {"jobs": {"redo": {"interval": 0.5, "pause": 2}}}, ASK
         live = LiveJobs(pool)
         yield live
         live.end_redo()

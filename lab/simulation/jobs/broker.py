@@ -177,6 +177,14 @@ class Pool:
         if message in group.workers[process]:
             group.workers[process].remove(message)
 
+    def requeue(self, key: str, process: Process, message: Message) -> None:
+        """Give a message back, unless the broker has taken it back."""
+        group = self.groups[key]
+        if message in group.workers[process]:
+            group.workers[process].remove(message)
+            self._give_back(group, [message])
+            self._offer(key)
+
     def stop(self, key: str, process: Process) -> None:
         """Let a worker take no more messages."""
         self.groups[key].stopping.add(process)

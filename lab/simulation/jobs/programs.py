@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs import JobClient, JobWorker, NoAnswer, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState
 from osrdyne_jobs.store import administration
-from osrdyne_worker import Request
+from osrdyne_worker import Request, Requeue
 from simulation.jobs.scenario import LOAD_SECONDS, TYPES, Do, Plan
 from simulation.jobs.scheduler import Process
 from simulation.jobs.threads import Event
@@ -152,9 +152,13 @@ def start_worker(world: World, key: str, number: int) -> Process:
 def _consume(world: World, worker: JobWorker, key: str, process: Process) -> None:
     while (message := world.pool.take(key, process)) is not None:
         world.scheduler.step("delivery")
-        worker.handle(Request(key, message.body, {}, None, message.deliveries > 1, None))
+        settle = world.pool.settle
+        try:
+            worker.handle(Request(key, message.body, {}, None, message.deliveries > 1, None))
+        except Requeue:
+            settle = world.pool.requeue
         world.scheduler.step("acknowledgement")
-        world.pool.settle(key, process, message)
+        settle(key, process, message)
 
 
 def start_person(world: World) -> None:

@@ -42,7 +42,7 @@ from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
-from osrdyne_worker import Reject, Request, environment, run
+from osrdyne_worker import Reject, Request, Requeue, environment, run
 
 log = log_lines.logger(__name__)
 
@@ -293,7 +293,8 @@ class JobWorker:
     def handle(self, request: Request) -> None:
         """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`.
 
-        Raises OtherProcess in a fork, which has not the threads that renew leases.
+        Raises Requeue when this worker was closed, and OtherProcess in a fork, which has not the threads that renew
+        leases.
         """
         self._home.check("this JobWorker")
         try:
@@ -302,11 +303,13 @@ class JobWorker:
         except (messages.NotAHint, InvalidJob) as error:
             raise Reject(str(error)) from None
         until = None if self._held is None else time.monotonic() + self._held
-        if self._closing.is_set() or not self._free.acquire(timeout=_left(until)):
+        if self._closing.is_set():
+            raise Requeue  # what waits would else wait for redo
+        if not self._free.acquire(timeout=_left(until)):
             return  # a long job goes on in that thread; redo casts again
         if self._closing.is_set():  # meanwhile
             self._free.release()
-            return
+            raise Requeue
         doing = self._start(named, request.key, until)
         if doing is not None:
             concurrent.futures.wait([doing], timeout=_left(until))
