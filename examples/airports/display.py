@@ -15,7 +15,7 @@ from examples.airports.group_watch import GroupWatch
 
 #: Seconds between two looks on a terminal, and between two lines elsewhere.
 TERMINAL_INTERVAL_SECONDS = 0.1
-LINE_INTERVAL = 10.0
+LINE_INTERVAL_SECONDS = 10.0
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def _bar(progress: replay.Progress, watch: GroupWatch | None, console: Console, 
 
 def _lines(progress: replay.Progress, watch: GroupWatch | None, console: Console, end: threading.Event) -> None:
     begun = time.monotonic()
-    while not end.wait(LINE_INTERVAL):
+    while not end.wait(LINE_INTERVAL_SECONDS):
         clock = f"{progress.now:%H:%M}" if progress.now else "--:--"
         done = f"{len(progress.outcomes)}/{progress.total}"
         console.print(f"{time.monotonic() - begun:4.0f} s  {clock}  {done} answered, {_counts(progress, watch)}")

@@ -16,8 +16,8 @@ class BadQuestion(ValueError):
     """The question cannot be answered as it is; the text says what would be right."""
 
 
-def moment(question: Mapping[str, Any], name: str = "at") -> int:
-    """Return a time in New York as a minute of the year; negative or large outside 2013."""
+def minute_of_2013(question: Mapping[str, Any], name: str = "at") -> int:
+    """Return a time in New York in minutes since 2013 began; negative before that. Raises BadQuestion."""
     value = question.get(name)
     try:
         time = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -29,15 +29,15 @@ def moment(question: Mapping[str, Any], name: str = "at") -> int:
 
 
 def origin(question: Mapping[str, Any]) -> str | None:
-    """Return the airport of origin; None where the question names none."""
+    """Return the airport of origin; None where the question names none. Raises BadQuestion."""
     value = question.get("origin")
     if value is not None and value not in ORIGINS:
         raise BadQuestion(f"origin must be one of {', '.join(ORIGINS)}, not {shown(value)}")
     return value
 
 
-def whole(question: Mapping[str, Any], name: str, *, least: int, most: int) -> int | None:
-    """Return a whole number; None where the question leaves it out."""
+def whole_number(question: Mapping[str, Any], name: str, *, least: int, most: int) -> int | None:
+    """Return a whole number from `least` to `most`; None where the question leaves it out. Raises BadQuestion."""
     value = question.get(name)
     if value is not None and not _is_whole(value, least, most):
         raise BadQuestion(f"{name} must be a whole number from {least} to {most}, not {shown(value)}")
@@ -45,7 +45,7 @@ def whole(question: Mapping[str, Any], name: str, *, least: int, most: int) -> i
 
 
 def percentiles(question: Mapping[str, Any], default: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the percentiles asked for."""
+    """Return the percentiles that are asked for, or the default. Raises BadQuestion."""
     value = question.get("percentiles")
     if value is None:
         return default

@@ -56,9 +56,9 @@ def answer(airport: flights.Airport, question: Question) -> Answer:
 
 def _board(airport: flights.Airport, question: Question) -> Answer:
     """The departures board at a moment: what just left, what is late, what comes."""
-    now = fields.moment(question)
+    now = fields.minute_of_2013(question)
     origin = fields.origin(question)
-    hours = fields.whole(question, "hours", least=1, most=BOARD_HOURS_LIMIT) or BOARD_HOURS
+    hours = fields.whole_number(question, "hours", least=1, most=BOARD_HOURS_LIMIT) or BOARD_HOURS
     shown = []
     for flight in airport.flights:
         if flight.scheduled >= now + hours * 60:
@@ -93,7 +93,7 @@ def _line(flight: flights.Flight, now: int) -> Answer:
 def _delays(airport: flights.Airport, question: Question) -> Answer:
     """Percentiles of the departure delay by hour of the day, over the year or one month of it."""
     origin = fields.origin(question)
-    month = fields.whole(question, "month", least=1, most=12)
+    month = fields.whole_number(question, "month", least=1, most=12)
     percentiles = fields.percentiles(question, PERCENTILES)
     by_hour: dict[int, list[flights.Flight]] = {}
     first, end = flights.month(month) if month else flights.YEAR
@@ -131,7 +131,7 @@ def _likely_delay(airport: flights.Airport, question: Question) -> Answer:
     Only flights that had left before the time asked count: an estimate must not know the
     outcome. With too few in similar weather it says so and takes all weather.
     """
-    now = fields.moment(question)
+    now = fields.minute_of_2013(question)
     origin = fields.origin(question)
     if origin is None:
         raise fields.BadQuestion(f"likely-delay needs an origin, one of {', '.join(fields.ORIGINS)}")

@@ -34,7 +34,7 @@ from testbed import redis
 from testbed.apt import NotInstalled
 
 #: For how long Redis stands still, in seconds.
-OUTAGE = 20.0
+OUTAGE_SECONDS = 20.0
 #: When that begins and when the node is killed, as parts of the load.
 OUTAGE_AT, KILL_AT = 0.15, 0.7
 #: Seconds for one call, and between two lines about them.
@@ -127,10 +127,10 @@ async def _load(calls: Calls, options: argparse.Namespace, tasks: asyncio.TaskGr
 
 async def _outage(rig: Rig, options: argparse.Namespace) -> None:
     await asyncio.sleep(options.seconds * OUTAGE_AT)
-    _say(f"Redis stands still for {OUTAGE:g} s")
+    _say(f"Redis stands still for {OUTAGE_SECONDS:g} s")
     rig.redis.stand_still()
     try:
-        await asyncio.sleep(OUTAGE)
+        await asyncio.sleep(OUTAGE_SECONDS)
     finally:
         rig.redis.go_on()
     _say("Redis goes on")

@@ -17,9 +17,7 @@ from osrdyne_protocol import foreign_json, statuses
 
 #: Status of a request that got no answer in time; every other status comes from the reply.
 LOST = "lost"
-
-
-#: What every further request would meet too: the pool is not there, or not for this user.
+#: Errors that every further request would meet too: the pool is not there, or refuses this user.
 HOPELESS = (errors.Undeliverable, errors.AccessRefused, errors.NotFound)
 
 #: Calls the pool: key and body to reply. Raises what `osrdyne_client.AsyncClient.call` raises.
@@ -43,14 +41,14 @@ class Outcome:
     """What became of one request."""
 
     ask: Ask
-    #: Seconds on the event loop's clock.
+    #: When it was sent, in seconds of the event loop's clock.
     sent: float
     #: Seconds until the reply, or until the caller gave up.
     latency: float
     status: str
     #: The worker's answer, where it gave one.
     answer: dict[str, Any] | None = None
-    #: Who answered, and how many answers it had given with this one.
+    #: The worker that answered, and how many answers it had given with this one.
     worker: str = ""
     answers: int = 0
     reason: str = ""
@@ -66,6 +64,7 @@ class Progress:
     """How far the replay is; read by a display."""
 
     total: int = 0
+    #: Time of day that the request sent last stands for.
     now: datetime | None = None
     sent: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
@@ -78,8 +77,8 @@ class Progress:
 def plan(flights: Iterable[tuple[datetime, str, str]], speed: float) -> list[Ask]:
     """Return one request for each flight (scheduled departure, origin, destination), `speed` times faster.
 
-    Flights are in the order of their departure. Each asks the worker of its destination what somebody at the
-    gate would: in turn what the board shows, how late this flight will be, how late flights are by hour.
+    Flights are in the order of their departure. Each asks the worker of its destination a question that somebody at the
+    gate would ask: in turn what the board shows, how late this flight will be, how late flights are by hour.
     """
     asks: list[Ask] = []
     first: datetime | None = None
@@ -137,7 +136,7 @@ async def _one(call: Call, ask: Ask, progress: Progress) -> None:
 
 
 def _read(body: bytes) -> dict[str, Any]:
-    """Return the answer in a reply's body, apart from who gave it."""
+    """Return the fields of an `Outcome` that are in a reply's body."""
     try:
         answer = foreign_json.read(body)
         served_by = answer.pop("served_by")

@@ -1,4 +1,4 @@
-"""A proxy before a Docker engine: it notes when each call began and ended."""
+"""A proxy in front of a Docker engine: it notes when each call began and ended."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class EngineProxy:
         self._listens.set()
         self._loop.run_forever()
 
-    async def _serve(self, client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
-        engine, requests = await asyncio.open_unix_connection(self._engine)
+    async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        engine, to_engine = await asyncio.open_unix_connection(self._engine)
         call: list[tuple[str, float]] = []
 
         def asked(data: bytes) -> None:
@@ -49,14 +49,14 @@ class EngineProxy:
             if call:
                 self.calls.append((*call.pop(), time.time()))
 
-        await asyncio.gather(_pump(client, requests, asked), _pump(engine, answers, answered))
+        await asyncio.gather(_pump(client, to_engine, asked), _pump(engine, to_client, answered))
 
     def start_of(self, began: float) -> float | None:
-        """Return when the engine accepted the first start of a container after a moment; None for not yet."""
+        """Return when the engine answered the first start of a container sent after `began`; None where it has not."""
         return next((end for line, at, end in self.calls if at > began and "/start " in line), None)
 
     def busy(self, began: float, ended: float) -> float:
-        """Return how much of a time at least one call was under way, in seconds."""
+        """Return for how many seconds between two times at least one call was under way."""
         total, until_now = 0.0, began
         for _, at, end in sorted(self.calls, key=lambda call: call[1]):
             total += max(0.0, min(end, ended) - max(at, until_now))

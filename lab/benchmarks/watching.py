@@ -21,7 +21,7 @@ from osrdyne_protocol.headers import X_EVENT, text
 from testbed.pool import Pool
 
 #: Longest time in seconds for anything that is waited for here.
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 
 
 class Watch:
@@ -52,13 +52,13 @@ class Watch:
         wanted = {(key, event) for key in keys for event in events}
         missing = wanted - self.seen.keys()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while missing:
                     self._news.clear()
                     await self._news.wait()
                     missing -= self.seen.keys()
         except TimeoutError:
-            raise RuntimeError(f"not seen within {PATIENCE:g} s: {sorted(missing)[:5]}") from None
+            raise RuntimeError(f"not seen within {PATIENCE_SECONDS:g} s: {sorted(missing)[:5]}") from None
         return max(self.seen[name] for name in wanted)
 
 

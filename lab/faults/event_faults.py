@@ -15,7 +15,7 @@ from osrdyne_pool.broker.management import ManagementRefused
 from testbed import lost_events
 
 #: Seconds for which such a fault lasts: twice as long as a key without activity stays bound.
-LASTS_SECONDS = 2 * timing.UNBIND_DELAY
+LASTS_SECONDS = 2 * timing.UNBIND_DELAY_SECONDS
 
 
 def stream_away(rig: Rig, random: Random) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from faults import load
 from faults.journal import Journal
 from faults.load import Commands
-from faults.timing import GIVE_UP, deadline
+from faults.timing import GIVE_UP_SECONDS, deadline
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerError
 from osrdyne_client import AsyncClient
@@ -43,7 +43,7 @@ class WatchedClient(AsyncClient):
     """Our client, with a journal."""
 
     def __init__(self, uri: str, pool: str, journal: Journal) -> None:
-        super().__init__(uri, pool, slots=4096, timeout=GIVE_UP, name="faults: library")
+        super().__init__(uri, pool, slots=4096, timeout=GIVE_UP_SECONDS, name="faults: library")
         self.core = WatchedDispatcher(uri, pool, self._dispatcher._options)
         self.core.journal = journal
         self._dispatcher = self.core

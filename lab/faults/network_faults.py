@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from faults.rig import Rig
-from faults.timing import HEARTBEAT
+from faults.timing import HEARTBEAT_SECONDS
 
 SIDES = ("daemon", "client", "worker")
 #: Seconds by which everything is late while it is delayed, and for which that lasts.
 DELAY_SECONDS, DELAY_LASTS_SECONDS = 0.25, 3.0
 #: Seconds after which the last of two heartbeats is missed, with a margin.
-SILENCE_LASTS_SECONDS = 2 * HEARTBEAT + 1.0
+SILENCE_LASTS_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0
 
 
 def connections_cut(rig: Rig, random: Random) -> str:

@@ -47,7 +47,7 @@ class ProxiedPool(Pool):
         address = super().uri(user)
         port = self.ports.get(role, self.broker.amqp_port)
         address = address.replace(f"127.0.0.1:{self.broker.amqp_port}", f"127.0.0.1:{port}")
-        return f"{address}?heartbeat={timing.HEARTBEAT:.0f}"
+        return f"{address}?heartbeat={timing.HEARTBEAT_SECONDS:.0f}"
 
     @property
     def declared(self) -> Topology:
@@ -108,10 +108,10 @@ class Rig:
             self.pool = ProxiedPool.on(
                 self.broker,
                 VHOST,
-                unbind_delay=timing.UNBIND_DELAY,
-                stop_delay=timing.STOP_DELAY,
-                message_ttl=timing.MESSAGE_TTL,
-                orphan_ttl=timing.ORPHAN_TTL,
+                unbind_delay=timing.UNBIND_DELAY_SECONDS,
+                stop_delay=timing.STOP_DELAY_SECONDS,
+                message_ttl=timing.MESSAGE_TTL_SECONDS,
+                orphan_ttl=timing.ORPHAN_TTL_SECONDS,
                 delivery_limit=timing.DELIVERY_LIMIT,
                 # The requests of the key whose worker never starts wait, and expire.
                 start_failures=0,
@@ -137,9 +137,9 @@ class Rig:
             self.directory / name,
             worker=WORKER,
             environment={"REFUSE_KEY": load.DEAD, "DELIVERIES": str(self.directory / "deliveries")},
-            broker={"heartbeat": timing.HEARTBEAT},
+            broker={"heartbeat": timing.HEARTBEAT_SECONDS},
             driver={"state_directory": str(self.directory / "state")},
-            limits={"start_grace": timing.START_GRACE},
+            limits={"start_grace": timing.START_GRACE_SECONDS},
         )
         daemon.settings["pool"]["delivery_limit"] = timing.DELIVERY_LIMIT
         daemon.variables = self.clock.variables
@@ -286,7 +286,9 @@ class Rig:
                 at = self._kills[number]
                 self._lost += [(self._key(queue), at, at) for queue in queues]
         for key, began, ended in self._lost:
-            self.ledger.lose_queue(key, since=began - timing.ORPHAN_TTL - timing.MESSAGE_TTL, until=ended)
+            self.ledger.lose_queue(
+                key, since=began - timing.ORPHAN_TTL_SECONDS - timing.MESSAGE_TTL_SECONDS, until=ended
+            )
 
     def until_recovered(self, *, within: float) -> None:
         """Wait until the daemon leads, and every client has an `ok` for a request that it sent after now.

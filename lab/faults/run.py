@@ -22,7 +22,7 @@ RECOVERY_SECONDS = 60.0
 #: Most seconds from the begin of one fault to that of the next.
 SPACING_SECONDS = 4.0
 #: Seconds before the end, and share of the duration, from which on nothing is asked that takes its time to fail.
-QUIET_END_SECONDS, QUIET_SHARE = timing.MESSAGE_TTL, 0.2
+QUIET_END_SECONDS, QUIET_SHARE = timing.MESSAGE_TTL_SECONDS, 0.2
 #: Seconds within which everything must have come to its end once nothing new is asked.
 SETTLING_SECONDS = 90.0
 #: Seconds without an answer after which nothing more comes of empty queues: a client connects again within these.
@@ -143,13 +143,13 @@ class Run:
         rig.enter_lost()
         rig.ledger.redelivered = rig.deliveries("redelivered")
         ledger, result = rig.ledger, self.result
-        result.rows = ledger.rows(self._windows, began=began, ended=ended, lifetime=timing.MESSAGE_TTL)
+        result.rows = ledger.rows(self._windows, began=began, ended=ended, lifetime=timing.MESSAGE_TTL_SECONDS)
         result.statuses = dict(ledger.statuses)
         result.late = max(rig.late, default=0.0)
         result.beside_sprays = rig.beside_sprays
         result.unconfirmed = len(ledger.requests) - len(ledger.confirmed)
         for request in ledger.lost:
-            kind = kind_during(request.sent, request.ended(timing.MESSAGE_TTL), self._windows)
+            kind = kind_during(request.sent, request.ended(timing.MESSAGE_TTL_SECONDS), self._windows)
             self._trouble(
                 f"lost: {request.name} for key {request.key}, sent {request.sent - began:.1f} s on, first fault: {kind}"
             )

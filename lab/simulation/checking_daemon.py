@@ -21,17 +21,17 @@ from simulation.world import FOREIGN_QUEUE, INVENTORY, LIMITS, NAMES, NEW_KEY_IN
 #: consumer after which it may count as unserved.
 _STUCK_SECONDS, _UNSERVED_SECONDS = 20.0, LIMITS["start_grace"]
 #: How late the daemon may learn that a queue is empty, in seconds.
-_STATISTICS = 15.0
+_STATISTICS_SECONDS = 15.0
 #: How old the counts may be by which the daemon acts, in seconds: the interval of its listing, and how late the broker
 #: counts. A key may be renewed by them this late, and by this much too little.
-_COUNTED = 5.0 + 7.5
-_COUNTS = 2 * _COUNTED
+_COUNTED_SECONDS = 5.0 + 7.5
+_LATE_RENEWAL_SECONDS = 2 * _COUNTED_SECONDS
 #: Seconds that a stop may be on its way to the engine. A key may be woken meanwhile.
 _STOP_SECONDS = 0.02
 #: Seconds that news may take to the daemon: until then it may do what it would no longer do.
 _NEWS_SECONDS = 0.1
-#: What the daemon was sent before this many seconds before a fault has arrived before it.
-_ON_THE_WAY = 0.05
+#: Seconds that a message may be on its way to the daemon: what was sent longer before a fault arrived before it.
+_ON_THE_WAY_SECONDS = 0.05
 #: Seconds that a key may be without a worker after one has died at a request, where its queue is bound all the time.
 _MOST_PAUSE_SECONDS = 1.5
 #: Faults in which the daemon cannot start a worker, or need not.
@@ -137,7 +137,7 @@ class DaemonChecks(Checks):
         deadline = message.headers.get(headers.X_DEADLINE)
         sent_ms = virtual_time.EPOCH_MS + 1000 * message.sent_at
         seen_at = self._seen_at.get(name_of(message), math.inf)
-        if deadline is not None and sent_ms > deadline and seen_at < self._jumped_at - _ON_THE_WAY:
+        if deadline is not None and sent_ms > deadline and seen_at < self._jumped_at - _ON_THE_WAY_SECONDS:
             self._break(2, f"{message} was forwarded {sent_ms - deadline:.1f} ms after its deadline")
         if message.sent_at > self._blocked.get(event.actor, math.inf):
             self._break(2, f"{message} was forwarded although the broker had said that it reads nothing")
@@ -248,7 +248,7 @@ class DaemonChecks(Checks):
     def _check_used(self, event: Event) -> None:
         """Check that a key was not unbound while it was used, although no event said so."""
         idle = event.at - self._taken_at.get(event.place, -1000.0)
-        if _NEWS_SECONDS < idle < self._scenario.pool.unbind_delay - _COUNTS:
+        if _NEWS_SECONDS < idle < self._scenario.pool.unbind_delay - _LATE_RENEWAL_SECONDS:
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after a delivery")
 
     def _disconnected(self, event: Event) -> None:
@@ -312,7 +312,7 @@ class DaemonChecks(Checks):
         if self._was_unserved(event, *unserved) or event.at - self._bound_at.get(queue, -1000.0) < _STOP_SECONDS:
             return
         since = event.at - self._taken_at.get(queue, 0.0)
-        waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS
+        waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS_SECONDS
         if waited and since >= _STUCK_SECONDS:
             return
         if bound or ready or unacknowledged:
@@ -324,7 +324,7 @@ class DaemonChecks(Checks):
         if ended - max(began, self._group_started_at[event.place]) < _UNSERVED_SECONDS:
             return False
         # An event says at once that a worker consumes again. Where events are lost, only the broker's counts do.
-        return ended == event.at or (event.at - ended < _COUNTED and self._had(*_LOSES_EVENTS))
+        return ended == event.at or (event.at - ended < _COUNTED_SECONDS and self._had(*_LOSES_EVENTS))
 
     def _session_ended(self, event: Event) -> None:
         expected, reasons = event.detail

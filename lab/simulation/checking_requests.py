@@ -188,8 +188,8 @@ class RequestChecks(Checks):
             nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
             nothing_failed = nothing_failed and not self._reply_redelivered(plan, request)
             # At its deadline a request may be answered while it is being forwarded.
-            asked = self._is_healthy(plan) or self._start_of(plan) in scenario.NEVER_STARTS
-            if nothing_failed and plan.do == scenario.ANSWER and asked and not plan.may_expire:
+            steady = self._is_healthy(plan) or self._start_of(plan) in scenario.NEVER_STARTS
+            if nothing_failed and plan.do == scenario.ANSWER and steady and not plan.may_expire:
                 self._break(1, f"{name} was served or answered twice, and nothing had failed")
         for _, status in request.answers:
             if status not in self._allowed(plan, request):
@@ -199,7 +199,7 @@ class RequestChecks(Checks):
         if not request.answers:
             self._judge_unanswered(plan, request)
         self._judge_delay(plan, request)
-        self._judge_early(plan, request)
+        self._judge_start_failure(plan, request)
 
     def _reply_redelivered(self, plan: RequestPlan, request: _Request) -> bool:
         """Return whether a client got its only reply again: it had lost its session before it acknowledged the reply.
@@ -231,7 +231,7 @@ class RequestChecks(Checks):
             self._verdict.lost.append(f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})")
 
     def _queues_with(self, name: str) -> list[str]:
-        """The pool's queues that a request is in at the end."""
+        """Return the pool's queues that hold a request at the end."""
         return [queue for queue, names in self._outcome.left.items() if name in names]
 
     def _any_session_lost(self) -> bool:
@@ -241,13 +241,13 @@ class RequestChecks(Checks):
         return plan.routing_key == self._scenario.keys[0].key
 
     def _allowed(self, plan: RequestPlan, request: _Request) -> set[str]:
-        """The statuses with which a request may be answered."""
+        """Return the statuses with which a request may be answered."""
         allowed = self._allowed_without_faults(plan)
-        if self._scenario.new_keys < 1000:
+        if self._scenario.new_keys < scenario.MANY_NEW_KEYS:
             allowed = allowed | {statuses.THROTTLED}
         if self._scenario.kind is Kind.LOST:
             return self._allowed_of_lost(plan, request, allowed)
-        if self._may_fail_early(plan):
+        if self._may_seem_not_to_start(plan):
             allowed = allowed | {statuses.START_FAILED}
         if self._scenario.kind is Kind.STORM:
             allowed = allowed | {statuses.EXPIRED, statuses.START_FAILED}
@@ -259,17 +259,17 @@ class RequestChecks(Checks):
     def _start_of(self, plan: RequestPlan) -> str | None:
         return next((key.start for key in self._scenario.keys if key.key == plan.routing_key), None)
 
-    def _may_fail_early(self, plan: RequestPlan) -> bool:
+    def _may_seem_not_to_start(self, plan: RequestPlan) -> bool:
         """Return whether workers of a request's key may look as if they did not start.
 
-        They do not, or they end at requests, and what they say before is lost.
+        Either they do not start, or they end at a request and the event that says that they started is lost.
         """
         if self._start_of(plan) in (*scenario.NEVER_STARTS, scenario.DEAF):
             return True
         return self._had("activity lost") and not self._is_healthy(plan)
 
-    def _judge_early(self, plan: RequestPlan, request: _Request) -> None:
-        """Judge how late a request was answered whose workers never start, where nothing else fails."""
+    def _judge_start_failure(self, plan: RequestPlan, request: _Request) -> None:
+        """Judge how late a request for workers that never start was answered, where nothing else fails."""
         if self._scenario.kind is not Kind.BAD_KEYS or self._start_of(plan) not in scenario.NEVER_STARTS:
             return
         if request.destroyed or not plan.plain or self._had("client cut", "queue deleted", "queue unbound"):

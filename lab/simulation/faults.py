@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from simulation.model.timing import Confirming, Range
-from simulation.scenario import DOWN_SECONDS, YOUNG, Fault
+from simulation.scenario import DOWN_SECONDS, YOUNG_SECONDS, Fault
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -139,7 +139,7 @@ def _queues_lost(world: World, fault: Fault) -> Undo:
 
     def kill() -> None:
         if broker.running:
-            youngest = broker.now - YOUNG
+            youngest = broker.now - YOUNG_SECONDS
             lose = [name for name, queue in broker.queues.items() if can_be_lost(name) and queue.made_at >= youngest]
             broker.kill_and_start(lose=lose, down=world.rng.uniform(*DOWN_SECONDS))
 

@@ -363,7 +363,7 @@ def _suspects_first() -> list[Patch]:
 
 
 def _suspects_never() -> list[Patch]:
-    return [(suspects, "QUIET", 10.0**9), (suspects, "latest", lambda *_: 10.0**9)]
+    return [(suspects, "QUIET_SECONDS", 10.0**9), (suspects, "latest", lambda *_: 10.0**9)]
 
 
 def _suspects_together() -> list[Patch]:

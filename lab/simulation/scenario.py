@@ -44,8 +44,10 @@ DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
 MOST_RETURN_SECONDS = 60.0
 #: Seconds that the broker is down at least and at most when it is killed.
 DOWN_SECONDS = (0.3, 5.0)
+#: New keys that may be woken at once where a run does not test that budget: more than any run has.
+MANY_NEW_KEYS = 1000
 #: Age in seconds up to which a broker that is killed loses a request queue.
-YOUNG = 2.0
+YOUNG_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Scenario:
     #: When a second daemon starts, if one does.
     standby_at: float | None = None
     #: New keys that a client may wake at once; beyond them it has to wait for a minute.
-    new_keys: int = 1000
+    new_keys: int = MANY_NEW_KEYS
     #: The load and all faults are over then, in seconds.
     end: float = 0.0
     #: Engine faults of keys are over then, too: what they delayed has to be brought to an end.
@@ -213,7 +215,7 @@ def scenario(seed: int) -> Scenario:
         faults,
         standby_at=rng.uniform(0.0, end) if kind is Kind.STORM and rng.random() < 0.3 else None,
         # Not of the seed's own numbers, which then stay what they were.
-        new_keys=1 if kind is Kind.STORM and seed % 10 == 0 else 1000,
+        new_keys=1 if kind is Kind.STORM and seed % 10 == 0 else MANY_NEW_KEYS,
         end=max(end, *(request.at + 0.5 for request in requests)),
         by_name={request.name: request for request in requests},
     )

@@ -33,7 +33,7 @@ from simulation.workers import WATCH, Worker
 from simulation.world import World, daemon_settings, note_errors
 
 #: Virtual seconds: of the load, and between two looks whether the last key is gone.
-LENGTH, _LOOK = 3600.0, 30.0
+LENGTH_SECONDS, _LOOK_SECONDS = 3600.0, 30.0
 #: Samples within the load, and at every how many of them all garbage is collected.
 SAMPLES, _COLLECT = 120, 2
 #: When connections are cut, as parts of the load: in its first and in its last tenth, because what lives as long as a
@@ -212,7 +212,11 @@ def _resident() -> int:
 
 
 def soak(
-    keys: int, length: float = LENGTH, *, samples: int = SAMPLES, tell: Callable[[Sample], None] = lambda _: None
+    keys: int,
+    length: float = LENGTH_SECONDS,
+    *,
+    samples: int = SAMPLES,
+    tell: Callable[[Sample], None] = lambda _: None,
 ) -> Report:
     """Let `keys` keys be called once each within `length` seconds; `tell` gets each sample as it is taken."""
     return virtual_time.run(0, lambda: _run(keys, length, samples, tell), TickingLoop)
@@ -235,7 +239,7 @@ async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], 
         for task in tasks:
             await task
         while not world.at_rest():  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_LOOK_SECONDS)
         report.samples.append(world.sample(collect=True))
         tell(report.samples[-1])
         await world.client.close()

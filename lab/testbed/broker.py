@@ -40,7 +40,7 @@ NEWEST = "4.3"
 TOOL = ROOT / "roles/rabbitmq/files/rabbitmq-rootfs"
 ADMIN = "osrdyne-admin"
 #: Milliseconds; see the module's docstring.
-STATISTICS_INTERVAL = 500
+STATISTICS_INTERVAL_MS = 500
 
 
 class BrokerFailed(RuntimeError):
@@ -52,7 +52,7 @@ class Broker(Started):
     leaves nothing behind.
     """
 
-    def __init__(self, version: str, *, interval: int = STATISTICS_INTERVAL) -> None:
+    def __init__(self, version: str, *, interval: int = STATISTICS_INTERVAL_MS) -> None:
         """`interval` is in milliseconds; see the module's docstring."""
         if version != DEMO_VERSION:
             only_in_test_all(f"RabbitMQ {version}")
@@ -253,7 +253,7 @@ def root_file_system(version: str) -> str:
     return str(made["root"])
 
 
-def configure(directory: Path, version: str, first_port: int, interval: int = STATISTICS_INTERVAL) -> None:
+def configure(directory: Path, version: str, first_port: int, interval: int = STATISTICS_INTERVAL_MS) -> None:
     names = ("amqp", "management", "stream", "prometheus", "dist", "epmd")
     ports = [word for offset, name in enumerate(names) for word in (f"--{name}", str(first_port + offset))]
     intervals = ["--collect-statistics-interval", str(interval), "--quorum-tick-interval", str(interval)]

@@ -1,8 +1,9 @@
 """Three RabbitMQ nodes of one version on this machine, joined to a cluster: for what a single broker cannot show.
 
 Each node is a `Broker` with data and ports of its own. They share the password of the administrator, the Erlang
-cookie, and one epmd, which belongs to the cluster and not to a node: nodes that are killed leave it running. No node
-reads which epmd to use from its own settings, so that the tool may still find that port free.
+cookie, and one epmd, which belongs to the cluster and not to a node: nodes that are killed leave it running. A
+node learns that epmd's port from `rabbitmq-env.conf`. Its own settings name another port, because the tool that starts
+a node refuses to where a port that they name is taken.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from testbed.suite import only_in_test_all
 
 SUDO = [] if os.geteuid() == 0 else ["sudo", "-n"]
 #: Offset of the cluster's epmd in the first node's block of ports: the first that the node itself has no use for.
-EPMD = 6
-#: How often a node is started before its failure is one.
-ATTEMPTS = 4
+EPMD_OFFSET = 6
+#: How often a node is started before its failure is raised.
+START_ATTEMPTS = 4
 
 
 class BrokerCluster:
-    """A cluster whose nodes the test may stop, kill and start again; each is also usable as the `Broker` it is."""
+    """A cluster whose nodes the test may stop, kill and start again; each is a `Broker`."""
 
     def __init__(self, version: str, size: int = 3) -> None:
         only_in_test_all("a cluster of RabbitMQ nodes")
@@ -40,16 +41,16 @@ class BrokerCluster:
             configure(node.directory, version, node.amqp_port)
             node.admin_password = read_password(node.directory)
             conf = node.directory / "etc/rabbitmq.conf"
-            _write(conf, _read(conf) + self._joined())
-            _write(node.directory / "etc/rabbitmq-env.conf", f"export ERL_EPMD_PORT={first.amqp_port + EPMD}\n")
-        self._epmd = _epmd(version, first.amqp_port + EPMD)
+            _write(conf, _read(conf) + self._cluster_settings())
+            _write(node.directory / "etc/rabbitmq-env.conf", f"export ERL_EPMD_PORT={first.amqp_port + EPMD_OFFSET}\n")
+        self._epmd = _epmd(version, first.amqp_port + EPMD_OFFSET)
         try:
             self.start()
         except BaseException:
             self.close()
             raise
 
-    def _joined(self) -> str:
+    def _cluster_settings(self) -> str:
         lines = ["cluster_formation.peer_discovery_backend = classic_config", "cluster_name = osrdyne-test"]
         names = [name_of(node) for node in self.nodes]
         lines += [f"cluster_formation.classic_config.nodes.{number} = {name}" for number, name in enumerate(names, 1)]
@@ -86,7 +87,7 @@ class BrokerCluster:
 
 
 def name_of(node: Broker) -> str:
-    """Name of a node as Erlang and the management API have it."""
+    """Return the name of a node in Erlang and in the management API."""
     return f"rabbit-{node.amqp_port}@localhost"
 
 
@@ -100,8 +101,8 @@ def kill_now(node: Broker) -> None:
 
 
 def _start(node: Broker) -> None:
-    """Start a node, again where it ended: those of 4.0 (Mnesia) do that when they meet one that is just starting."""
-    for _ in range(ATTEMPTS - 1):
+    """Start a node; again where it ended, as one of 4.0 (Mnesia) does when another is just starting."""
+    for _ in range(START_ATTEMPTS - 1):
         with contextlib.suppress(BrokerFailed):
             return node.start()
     return node.start()
@@ -114,7 +115,7 @@ def _epmd(version: str, port: int) -> subprocess.Popen[str]:
     command = ["chroot", str(root), f"/{program.relative_to(root)}", "-port", str(port), "-address", "127.0.0.1"]
     script = f"{shlex.join(command)} & read -r _; kill $!"
     command = [*SUDO, "sh", "-c", script]
-    # What it has to say is of every probe of its port.
+    # It would write a line at each probe of its port.
     quiet = subprocess.DEVNULL
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, text=True, start_new_session=True

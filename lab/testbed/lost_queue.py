@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from osrdyne_pool.broker import quorum
-from testbed.broker import DEMO_VERSION, STATISTICS_INTERVAL, Broker
+from testbed.broker import DEMO_VERSION, STATISTICS_INTERVAL_MS, Broker
 from testbed.management import Management
 
 
@@ -52,7 +52,7 @@ def forget_counts(broker: Broker, vhost: str, queue: str) -> None:
         f'R = rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>), '
         "ets:delete(queue_metrics, R), ets:delete(queue_coarse_metrics, R), "
         # Its collector writes once more what it has read before.
-        f"timer:sleep({4 * STATISTICS_INTERVAL}), rabbit_event:notify(queue_deleted, [{{name, R}}]).",
+        f"timer:sleep({4 * STATISTICS_INTERVAL_MS}), rabbit_event:notify(queue_deleted, [{{name, R}}]).",
     )
 
 

@@ -25,7 +25,7 @@ from osrdyne_runtime.settings_text import to_toml
 from testbed.broker import Broker
 from testbed.waiting import PATIENCE_SECONDS, until
 
-#: How late a broker's totals may be here: three times what was measured for the lowered intervals.
+#: How late a broker's totals may be here, in seconds: three times what was measured for the lowered intervals.
 STATISTICS_INTERVAL = 0.75
 
 

@@ -1,11 +1,11 @@
-"""A broker that says what a test wants: it accepts connections and answers by script, or stays silent."""
+"""A broker that answers as a test wants, or stays silent; and peers that are not a broker."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from pika import spec
@@ -13,8 +13,9 @@ from pika.frame import Header, Heartbeat, Method, decode_frame
 
 from testbed.waiting import PATIENCE_SECONDS
 
-#: Given the method a client sent and the channel, what to answer; None is silence.
+#: Given the channel and the method that a client sent, returns the frames to answer; None for the default answer.
 Script = Callable[[int, Any], list[bytes] | None]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def method(channel: int, value: Any) -> bytes:
@@ -22,15 +23,17 @@ def method(channel: int, value: Any) -> bytes:
 
 
 class FakeBroker:
-    """Shakes hands as RabbitMQ does; then `script` answers, or the defaults where it returns None."""
+    """Shakes hands as RabbitMQ does. `script` answers each method; where it returns None, the default answer goes."""
 
     def __init__(self, script: Script | None = None) -> None:
         self.script = script
         self.port = 0
         self.server: asyncio.Server
+        #: Seconds between heartbeats that it proposes to clients.
         self.heartbeat = 60
+        #: How many heartbeats it has received.
         self.heartbeats = 0
-        #: every method received, by name, for tests to look at
+        #: Every method that was received, with its channel.
         self.received: list[tuple[int, Any]] = []
         self.writers: list[asyncio.StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -40,10 +43,11 @@ class FakeBroker:
         return f"amqp://guest:hunter2@127.0.0.1:{self.port}/"
 
     def send(self, *frames: bytes) -> None:
-        """Say something to the last client that connected."""
+        """Send frames to the client that connected last."""
         self.writers[-1].write(b"".join(frames))
 
     def hang_up(self) -> None:
+        """Reset the connection of the client that connected last."""
         self.writers[-1].transport.abort()
 
     async def until(self, name: str) -> Any:
@@ -88,7 +92,7 @@ class FakeBroker:
     def _answers(self, channel: int, sent: Any) -> list[bytes]:  # noqa: C901 - a table of answers
         match sent:
             case spec.Connection.StartOk():
-                return [method(0, spec.Connection.Tune(2047, 131072, self.heartbeat))]
+                return [method(0, spec.Connection.Tune(channel_max=2047, frame_max=131_072, heartbeat=self.heartbeat))]
             case spec.Connection.Open():
                 return [method(0, spec.Connection.OpenOk())]
             case spec.Connection.Close():
@@ -106,39 +110,40 @@ class FakeBroker:
             case spec.Basic.Cancel() if not sent.nowait:
                 return [method(channel, spec.Basic.CancelOk(sent.consumer_tag))]
             case spec.Queue.Declare():
-                return [method(channel, spec.Queue.DeclareOk(sent.queue, 3, 1))]
+                return [method(channel, spec.Queue.DeclareOk(sent.queue, message_count=3, consumer_count=1))]
         return []
 
 
 @contextlib.asynccontextmanager
 async def fake_broker(script: Script | None = None, tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeBroker]:
+    """Serve a broker within the block."""
     broker = FakeBroker(script)
-    broker.server = server = await asyncio.start_server(broker._serve, "127.0.0.1", 0, ssl=tls)
-    broker.port = server.sockets[0].getsockname()[1]
-    try:
+    async with _listening(broker._serve, broker.writers, tls) as server:
+        broker.server, broker.port = server, server.sockets[0].getsockname()[1]
         yield broker
-    finally:
-        server.close()
-        for writer in broker.writers:
-            writer.transport.abort()
-        for writer in broker.writers:
-            with contextlib.suppress(ConnectionError, OSError):
-                await writer.wait_closed()
-        await server.wait_closed()
 
 
 @contextlib.asynccontextmanager
-async def peer(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[int]:
-    """A peer that is not a broker; gives its port."""
+async def peer(serve: Serve) -> AsyncIterator[int]:
+    """Serve a peer that is not a broker within the block; gives its port."""
     writers: list[asyncio.StreamWriter] = []
 
     async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         await serve(reader, writer)
 
-    server = await asyncio.start_server(run, "127.0.0.1", 0)
-    try:
+    async with _listening(run, writers) as server:
         yield server.sockets[0].getsockname()[1]
+
+
+@contextlib.asynccontextmanager
+async def _listening(
+    serve: Serve, writers: list[asyncio.StreamWriter], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[asyncio.Server]:
+    """Listen within the block. At its end, reset the connections of `writers`."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server
     finally:
         server.close()
         for writer in writers:
@@ -150,7 +155,7 @@ async def peer(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any
 
 
 def delivery(channel: int, consumer_tag: str, tag: int, header: bytes) -> bytes:
-    """A delivery without body whose content header's payload is `header`."""
+    """Return a delivery without a body, with `header` as the payload of its content header."""
     start = method(channel, spec.Basic.Deliver(consumer_tag, tag, False, "", "key"))
     return start + b"\x02" + channel.to_bytes(2, "big") + len(header).to_bytes(4, "big") + header + b"\xce"
 

@@ -183,7 +183,7 @@ def refused(done: Done) -> str:
         ((b"\xff",), "is not UTF-8 text"),
     ],
 )
-def test_what_cannot_be_asked_is_said_in_one_line(ask: Ask, words: tuple[str | bytes, ...], why: str) -> None:
+def test_a_call_that_cannot_be_made_is_an_error_of_one_line(ask: Ask, words: tuple[str | bytes, ...], why: str) -> None:
     assert why in refused(ask(*words))
 
 
@@ -199,7 +199,7 @@ def test_a_wrong_password_and_a_wrong_vhost_are_distinguished(pool: Pool) -> Non
     assert pool.passwords[pool.users.client] not in line
 
 
-def test_a_pool_that_is_not_set_up_is_said_so(pool: Pool, tmp_path: Path) -> None:
+def test_a_pool_that_is_not_set_up_is_an_error_that_says_so(pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "uri").write_text(pool.broker.amqp_uri(vhost=pool.vhost))
     line = refused(osrdyne("call", "--pool", "other", "--broker-file", str(tmp_path / "uri"), "42"))
 

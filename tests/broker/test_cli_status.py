@@ -259,7 +259,7 @@ def test_lint_says_why_it_could_not_look(make_pool: MakePool, make_daemon: MakeD
     assert "takes the tag 'administrator'" in refused(*file(pool.users.monitor), "--users")
     assert "no virtual host 'elsewhere'" in refused("--live", "--vhost", "elsewhere")
     assert "--management: cannot be read" in refused("--management", "/nowhere/file")
-    assert "--users takes an administrator" in refused("--users")
+    assert "--users needs an administrator" in refused("--users")
     assert "--user 'boss=x': give ROLE=NAME, with a role of client, worker" in refused("--user", "boss=x")
     (tmp_path / "away").write_text("http://user:hidden@127.0.0.1:1")
     line = refused("--management", str(tmp_path / "away"))

@@ -194,7 +194,7 @@ def test_a_missing_static_queue_is_named_with_what_to_do(make_pool: MakePool, ma
     daemon.wait_for("leading")
 
 
-def test_a_wrong_password_is_said_clearly_and_needs_no_restart_once_it_is_right(
+def test_a_wrong_password_is_reported_and_needs_no_restart_once_it_is_right(
     make_pool: MakePool, make_daemon: MakeDaemon
 ) -> None:
     pool = make_pool()

@@ -126,7 +126,7 @@ async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(
     )
 
 
-def test_an_entry_of_the_poison_inventory_is_said_with_what_to_do(pool: Pool, tmp_path: Path) -> None:
+def test_an_entry_of_the_poison_inventory_is_reported_with_what_to_do(pool: Pool, tmp_path: Path) -> None:
     # Given one that a worker wrote there
     with Sender.to_queue(pool.uri(pool.users.worker), pool.names.poison_queue) as sender:
         sender.send(message(b"bad", application=UUID))

@@ -120,7 +120,7 @@ async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(
     former = machine.driver()
     await machine.ready(former, "a")
     await former.close()
-    monkeypatch.setattr(engine, "TIMEOUT", 4.0)
+    monkeypatch.setattr(engine, "TIMEOUT_SECONDS", 4.0)
     driver = machine.driver()
     assert (await listed(driver)).keys() == {"a"}
     own.signal(signal.SIGSTOP)

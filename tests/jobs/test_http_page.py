@@ -209,7 +209,7 @@ def test_every_field_has_a_label(browser: Browser, jobs: Store) -> None:
         assert browser.evaluate(f"{fields}.filter(one => one.labels.length !== 1).length") == 0
 
 
-def test_a_server_that_is_gone_is_said(browser: Browser, jobs: Store) -> None:
+def test_the_page_reports_that_its_server_is_gone(browser: Browser, jobs: Store) -> None:
     with administration(jobs.engine, token=None) as served:
         seen = Seen(browser, served)
         seen.shows("There are no such jobs.")

@@ -47,8 +47,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-def log_ins(postgres: Postgres) -> Iterator[Postgres]:
-    """A server with a user whose password is `secret`, one without connections, and a database closed to them."""
+def postgres_with_roles(postgres: Postgres) -> Iterator[Postgres]:
+    """A server with a user `jobs`, a user `late` without connections, and a database `closed` that no user may use."""
     for name in ("jobs", "closed"):
         postgres.create_database(name)
     postgres.psql("CREATE ROLE jobs LOGIN PASSWORD 'secret'")
@@ -65,7 +65,7 @@ def test_a_signal_ends_a_worker_that_waits_for_its_database(
 ) -> None:
     worker = start("postgresql://jobs:secret@127.0.0.1:1/jobs")
     until(lambda: "the database cannot be used; no job is begun here" in (tmp_path / "log").read_text())
-    # It hears signals from then on where it waits.
+    # A signal before the worker handles it would end the process with another status.
     until(lambda: hears(worker.pid))
     worker.send_signal(signal.SIGTERM)
 
@@ -104,19 +104,21 @@ def test_once_its_database_is_there_a_worker_serves(
     ],
 )
 def test_a_worker_that_postgresql_refuses_says_so_and_ends(
-    log_ins: Postgres, user: str, password: str, database: str, words: str
+    postgres_with_roles: Postgres, user: str, password: str, database: str, words: str
 ) -> None:
     with pytest.raises(DatabaseRefused) as caught:
-        JobWorker(log_ins.url(database, user, password), {JobType("routes"): print})
+        JobWorker(postgres_with_roles.url(database, user, password), {JobType("routes"): print})
 
-    assert f"127.0.0.1:{log_ins.port}/{database} refuses this worker" in str(caught.value)
+    assert f"127.0.0.1:{postgres_with_roles.port}/{database} refuses this worker" in str(caught.value)
     assert words in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.full
-def test_a_worker_for_which_postgresql_has_no_place_waits(log_ins: Postgres, caplog: pytest.LogCaptureFixture) -> None:
-    worker = JobWorker(log_ins.url("jobs", "late", "secret"), {JobType("routes"): print})
+def test_a_worker_waits_where_postgresql_has_no_connection_left(
+    postgres_with_roles: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = JobWorker(postgres_with_roles.url("jobs", "late", "secret"), {JobType("routes"): print})
 
     (record,) = caplog.records
     assert record.getMessage().startswith("the database cannot be used; no job is begun here")

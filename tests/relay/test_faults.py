@@ -181,7 +181,7 @@ async def test_an_operation_ends_with_an_error_when_redis_stays_away(private_red
             await near.dequeue("e")
 
 
-async def test_a_wrong_password_is_said_at_once_and_shown_nowhere(redis: RedisServer, tmp_path: Path) -> None:
+async def test_a_wrong_password_is_reported_at_once_and_shown_nowhere(redis: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "address").write_text(f"redis://:hidden-word@127.0.0.1:{redis.port}/0")
     async with Relay(settings(redis, redis={"url_file": str(tmp_path / "address")})) as near:
         with pytest.raises(RedisRefused, match=r"WRONGPASS|invalid") as error:

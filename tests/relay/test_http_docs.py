@@ -143,7 +143,7 @@ def test_the_help_of_the_command_names_its_options() -> None:
     }
 
 
-def test_a_settings_file_that_cannot_be_meant_is_one_line(tmp_path: Path) -> None:
+def test_a_mistake_in_a_settings_file_is_an_error_of_one_line(tmp_path: Path) -> None:
     file = tmp_path / "relay.toml"
     for text, said in (
         ("", "has no table [relay]"),

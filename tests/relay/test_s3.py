@@ -146,7 +146,7 @@ async def test_variables_of_the_environment_change_nothing(s3: S3Server, monkeyp
     assert await store(s3).store(new_id(), pieces(b"abc")) == 3
 
 
-async def test_a_server_whose_certificate_is_refused_is_said_with_what_to_do(tmp_path: Path) -> None:
+async def test_a_certificate_that_is_refused_is_reported_with_what_to_do(tmp_path: Path) -> None:
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
     (tmp_path / "key").write_text("key")
     with listening(ours.issue("server", addresses=["127.0.0.1"])) as port:

@@ -1,4 +1,4 @@
-"""What a program asks of a node whose Redis stands still ends in time, in the midst of what it did before."""
+"""Every operation of a node whose Redis stands still ends in time, also while calls are under way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from testbed.redis import RedisServer
 from tests.relay.nodes import settings
 from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time
 
-#: Seconds in which a transaction is tried again, beside the time of one answer.
+#: Seconds for which a transaction is tried again, without the time of the last answer.
 RETRIES_SECONDS = 2.0
 
 
-async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(private_redis: RedisServer) -> None:
+async def test_each_operation_of_a_node_whose_redis_stands_still_ends_in_time(private_redis: RedisServer) -> None:
     redis = {"answer_timeout": SHORT_SECONDS, "connect_timeout": SHORT_SECONDS}
     node = settings(private_redis, redis=redis, timings={"retry_for": RETRIES_SECONDS, "response_stays": 60.0})
     async with Relay(node) as near, Relay(node) as far:
@@ -22,7 +22,7 @@ async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(pri
         private_redis.stand_still()
         assert all(held)
         first, second, third, fourth = (request for request in held[:4] if request is not None)
-        asked = (
+        operations = (
             near.queue_and_wait("e", b"", timeout=SHORT_SECONDS),
             near.polled("e"),
             near.ask_redis(),
@@ -34,10 +34,12 @@ async def test_what_is_asked_of_a_node_whose_redis_stands_still_ends_in_time(pri
             calls[4].cancel(),
         )
 
-        found = await in_time(asyncio.gather(*asked, return_exceptions=True), RETRIES_SECONDS + 2 * SHORT_SECONDS)
+        results = await in_time(
+            asyncio.gather(*operations, return_exceptions=True), RETRIES_SECONDS + 2 * SHORT_SECONDS
+        )
 
-        assert [answer for answer in found if not isinstance(answer, RelayError | None)] == []
-        assert sum(isinstance(answer, RedisAway) for answer in found) >= 4
+        assert [result for result in results if not isinstance(result, RelayError | None)] == []
+        assert sum(isinstance(result, RedisAway) for result in results) >= 4
         await in_time(asyncio.gather(near.close(), far.close()), 0.0)
         await in_time(asyncio.gather(*(call.response() for call in calls), return_exceptions=True), 0.0)
         await in_time(asyncio.gather(*(call.ended() for call in calls)), 0.0)

@@ -17,7 +17,7 @@ def run(module: str, first: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("module", ["simulation", "simulation.jobs", "simulation.relay"])
-def test_seeds_that_are_chosen_by_chance_are_said_and_can_be_run_again(module: str) -> None:
+def test_seeds_that_are_chosen_by_chance_are_printed_and_can_be_run_again(module: str) -> None:
     found = run(module, "random")
     (first,) = re.findall(r"the first seed is (\d+): SEEDS=1 FIRST=\1 repeats this run", found.stderr)
     assert run(module, first).stdout == found.stdout

@@ -9,7 +9,7 @@ import pytest
 
 from simulation.checker import check
 from simulation.model import history
-from simulation.scenario import YOUNG, Kind, Scenario, scenario
+from simulation.scenario import YOUNG_SECONDS, Kind, Scenario, scenario
 from simulation.world import NAMES, simulate
 
 
@@ -27,7 +27,7 @@ def test_the_broker_is_killed_once_and_loses_young_request_queues_only(version: 
         assert killed.detail == history.KILLED
         made = {event.place: event.at for event in events if event.kind == history.DECLARED and event.at <= killed.at}
         gone = {event.place for event in events if event.kind == history.LOST_BY_BROKER}
-        assert all(killed.at - made[place] <= YOUNG for place in gone)
+        assert all(killed.at - made[place] <= YOUNG_SECONDS for place in gone)
         assert not gone & {NAMES.request_queue(plan.key) for plan in run_.keys if plan.kept}
         lost |= gone
 

@@ -1,4 +1,4 @@
-"""`osrdyne lint`: judge a pool's topology, before it is applied and as a broker has it.
+"""`osrdyne lint`: check a pool's topology, as it is declared and as a broker has it.
 
 Reads the settings file for what is declared, and with `--live` or `--management` the broker's management API for what
 is there. Changes nothing.
@@ -36,17 +36,18 @@ from osrdyne_runtime.settings import secrets
 def command(
     settings: Annotated[Path, typer.Option(help="The daemon's settings file; its [pool] says what is declared.")],
     live: Annotated[
-        bool, typer.Option("--live", help="Also compare with the broker, with the daemon's own user.")
+        bool, typer.Option("--live", help="Also compare with the broker, as the daemon's own user.")
     ] = False,
     management: Annotated[
         Path | None,
-        typer.Option(help="The same with other rights: file with http://user:password@host:15672 of that user."),
+        typer.Option(help="Compare as --live does, but as another user: a file with http://user:password@host:15672."),
     ] = None,
     vhost: Annotated[
         str | None, typer.Option(help="Virtual host of the pool. Default: that of the daemon's broker address.")
     ] = None,
     users: Annotated[
-        bool, typer.Option("--users", help="Also compare users and permissions; takes an administrator.")
+        bool,
+        typer.Option("--users", help="Also compare users and permissions. Needs --management with an administrator."),
     ] = False,
     user: Annotated[
         list[str] | None,
@@ -58,13 +59,13 @@ def command(
 ) -> None:
     """Find mistakes that a broker accepts silently and that lose messages later.
 
-    Alone it judges what the settings declare. With --live or --management it compares exchanges, queues, bindings and
-    policies of the broker with that. It also says which policy really wins, which queues the broker lost, and which
-    queues of the daemon others consume, too. With --users it compares users and permissions, and says whether guest
-    has the password guest, and who can send as another user.
+    Without options it checks what the settings declare. With --live or --management it compares that with exchanges,
+    queues, bindings and policies of the broker. It also says which policy takes effect, which queues the broker lost,
+    and which queues of the daemon have other consumers, too. With --users it compares users and permissions, and says
+    whether guest has the password guest, and who can send as another user.
     """
     if users and management is None:
-        raise CannotAsk("--users takes an administrator: name a file with its address by --management")
+        raise CannotAsk("--users needs an administrator: name a file with the address of one by --management")
     chosen = load(settings)
     expected = topology(chosen.pool, _users(Users.of(chosen.pool.name, chosen.pool.instance), user or []))
     findings = lint(expected)
@@ -82,7 +83,7 @@ def command(
 async def _judge_live(api: ManagementApi, expected: Topology, *, with_users: bool) -> list[Finding]:
     found = await api.topology(with_users=with_users)
     lost = await lost_queues.findings(api, expected, found)
-    # To apply the topology does not bring back a stream that is missing because it is lost.
+    # A stream that the broker lost is not reported as missing, too: applying the topology does not bring it back.
     explained = {finding.object for finding in lost}
     judged = judge(expected, found, with_users=with_users)
     shared = await _shared(api, PoolNames(expected.pool))

@@ -18,7 +18,7 @@ from osrdyne_runtime.retry import Retry
 log = logging.getLogger(__name__)
 
 #: Longest pause before connecting again, in seconds.
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE_SECONDS = 5.0
 
 
 class ActivityFeed:
@@ -30,7 +30,7 @@ class ActivityFeed:
         self._queue = queue
         self._connect = connect
         self._on_message = on_message
-        self._retry = Retry(limit=_LONGEST_PAUSE)
+        self._retry = Retry(limit=_LONGEST_PAUSE_SECONDS)
         # The first failure may be the loss of the broker, which the session logs.
         self._outage = OutageLog(
             log,

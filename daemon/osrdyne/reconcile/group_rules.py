@@ -16,7 +16,7 @@ from osrdyne.state.values import Attempt, Phase
 from osrdyne_runtime.retry import back_off
 
 #: A group that ran for this many seconds before it failed did not fail at its start.
-HEALTHY_AFTER = 10.0
+HEALTHY_AFTER_SECONDS = 10.0
 
 
 class GroupAction(Enum):
@@ -84,7 +84,7 @@ def after_start(attempt: Attempt, *, now: float) -> Attempt:
 
 def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
     """Return what is remembered after a refused start, a failed stop, a worker's exit or a stop of what hangs."""
-    ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
+    ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER_SECONDS
     failures = 1 if ran_well else attempt.failures + 1
     return Attempt(
         failures=failures,
@@ -150,7 +150,7 @@ def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now:
     if attempt.started_at is None or at < attempt.started_at:
         return attempt
     runs = group is not None and group.state is GroupState.RUNNING
-    if runs and now - attempt.started_at >= HEALTHY_AFTER:
+    if runs and now - attempt.started_at >= HEALTHY_AFTER_SECONDS:
         return replace(attempt, alive=True, failures=0, error=None, failed_at=None, unstarted=0)
     return replace(attempt, alive=True)
 
@@ -159,7 +159,7 @@ def makes_up_at(attempt: Attempt) -> float | None:
     """Return when a living worker clears past failures (monotonic seconds); None without a worker or failures."""
     if not attempt.alive or attempt.failed_at is None or attempt.started_at is None:
         return None
-    return attempt.started_at + HEALTHY_AFTER
+    return attempt.started_at + HEALTHY_AFTER_SECONDS
 
 
 def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now: float) -> bool:

@@ -17,7 +17,7 @@ HOUR = 3600.0
 #: A Monday, 00:00 UTC: when each trace begins.
 MONDAY = 1_372_636_800.0
 #: Demand of people is drawn by stretches of this many seconds.
-STEP = 600.0
+STEP_SECONDS = 600.0
 PERIODS = np.array([60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400], np.float64)
 
 
@@ -109,7 +109,7 @@ def _key(rng: np.random.Generator, shape: Shape, kind: int, rate: float, holiday
 
 def _weight(rng: np.random.Generator, shape: Shape, holiday: int, *, by_day: bool) -> Floats:
     """Demand of each step beside the others; of what comes at any time it is 1."""
-    at = (np.arange(int(shape.days * DAY / STEP)) + 0.5) * STEP
+    at = (np.arange(int(shape.days * DAY / STEP_SECONDS)) + 0.5) * STEP_SECONDS
     if not by_day:
         return np.ones(len(at))
     local = at / HOUR + float(rng.choice(shape.zones))
@@ -122,8 +122,8 @@ def _weight(rng: np.random.Generator, shape: Shape, holiday: int, *, by_day: boo
 
 def _arrivals(rng: np.random.Generator, rate: Floats) -> Floats:
     """Return arrivals by chance, of a rate (calls a second) for each step."""
-    counts = rng.poisson(rate * STEP)
-    return np.asarray((np.repeat(np.arange(len(rate)), counts) + rng.random(counts.sum())) * STEP)
+    counts = rng.poisson(rate * STEP_SECONDS)
+    return np.asarray((np.repeat(np.arange(len(rate)), counts) + rng.random(counts.sum())) * STEP_SECONDS)
 
 
 def _spread(rng: np.random.Generator, starts: Floats, calls: float) -> Floats:

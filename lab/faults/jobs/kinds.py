@@ -39,7 +39,7 @@ def postgres_killed(processes: Processes, random: Random) -> str:
     before = log.read_text().count(RECOVERED)
     busy = until(processes.busy, within=PATIENCE_SECONDS, what="a run")
     processes.postgres.kill()
-    processes.wait(random.choice([0.5, 1.5 * load.LEASE]) * random.uniform(0.8, 1.2))
+    processes.wait(random.choice([0.5, 1.5 * load.LEASE_SECONDS]) * random.uniform(0.8, 1.2))
     processes.postgres.start()
     assert log.read_text().count(RECOVERED) == before + 1, "PostgreSQL does not say that it was killed"
     return f"within {len(busy)} runs; its log says that it was not shut down"

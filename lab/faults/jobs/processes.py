@@ -39,7 +39,7 @@ class HeartbeatPool(Pool):
     """A pool whose processes are soon given up by the broker when they stand still."""
 
     def uri(self, user: str) -> str:
-        return f"{super().uri(user)}?heartbeat={load.HEARTBEAT:.0f}"
+        return f"{super().uri(user)}?heartbeat={load.HEARTBEAT_SECONDS:.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Processes:
             self.broker = stack.enter_context(Broker(self._version))
             self.broker.management.add_vhost(NAME, self.broker.admin)
             self.pool = HeartbeatPool.on(
-                self.broker, NAME, name=NAME, unbind_delay=load.UNBIND_DELAY, stop_delay=load.STOP_DELAY
+                self.broker, NAME, name=NAME, unbind_delay=load.UNBIND_DELAY_SECONDS, stop_delay=load.STOP_DELAY_SECONDS
             )
             self.daemon = self._daemon()
             stack.callback(self.daemon.close)

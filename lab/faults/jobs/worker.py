@@ -63,7 +63,7 @@ def main() -> None:
             raise
 
     handlers = dict.fromkeys(load.TYPES, do)
-    JobWorker(engine, handlers, lease=load.LEASE, threads=len(load.TYPES)).run()
+    JobWorker(engine, handlers, lease=load.LEASE_SECONDS, threads=len(load.TYPES)).run()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from simulation.model.queue import Queue
 from simulation.model.refusals import Refusal
 from simulation.model.routing import REPLY_TO
 from simulation.model.server_channel import ServerChannel
-from simulation.model.stall import DELETION, UNREACHED_SECONDS, Wait
+from simulation.model.stall import DELETION_SECONDS, UNREACHED_SECONDS, Wait
 
 #: Arguments that must be the same when a queue is declared again.
 _COMPARED = (
@@ -161,7 +161,7 @@ def delete(channel: ServerChannel, name: str, if_unused: bool = False, if_empty:
     if queue.kind == "quorum" and (if_unused or if_empty):
         raise Refusal(540, "NOT_IMPLEMENTED - cannot delete: queue.delete if-unused or if-empty", ends_connection=True)
     if queue.lost:
-        return Wait(DELETION, partial(_deleted, queue=queue), queue, until_deleted=False)
+        return Wait(DELETION_SECONDS, partial(_deleted, queue=queue), queue, until_deleted=False)
     ready = queue.ready_count
     broker.remove_queue(queue, by=connection.name)
     return ready

@@ -1,8 +1,8 @@
-"""Which policy holds for an object, and what a queue makes of it and of its arguments. Pure.
+"""Which policy holds for an object, and the rules of a queue that follow from it and from the queue's arguments. Pure.
 
-RabbitMQ: of all policies that match an object, the one of the highest priority holds, alone. Numbers that both
-an argument and a policy give: the smaller holds, but of two delivery limits never "no limit". Texts: the
-argument's holds.
+As in RabbitMQ: of all policies that match an object, the one of the highest priority holds, alone. Where an argument
+and a policy both give a number, the smaller holds; of two delivery limits, "no limit" does not hold. Where both give a
+text, the argument's holds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from osrdyne_pool.topology import Policy
 
+#: Kinds of objects that a policy applies to, by its `apply-to`.
 _APPLIES: Mapping[str, tuple[str, ...]] = {
     "exchanges": ("exchange",),
     "queues": ("classic", "quorum", "stream"),
@@ -43,19 +44,19 @@ class Rules:
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
     at_least_once: bool = False
-    #: how often a message may come back; None: without limit
+    #: How often a message may come back; None for no limit.
     delivery_limit: int | None = None
     ttl: float | None = None
     max_length: int | None = None
     reject_publish: bool = False
     consumer_timeout: float | None = None
-    #: the queue goes when it is unused for so long
+    #: A queue that is unused for so long is deleted.
     expires: float | None = None
 
 
-#: RabbitMQ's own: since 4.0 for quorum queues, and for consumers.
+#: RabbitMQ's own: the delivery limit of quorum queues since 4.0, and the consumer timeout.
 _DELIVERY_LIMIT = 20
-_CONSUMER_TIMEOUT = 1800.0
+_CONSUMER_TIMEOUT_SECONDS = 1800.0
 
 
 def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) -> Rules:
@@ -64,9 +65,11 @@ def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) ->
     def text(name: str) -> Any:
         return arguments.get(f"x-{name}", policy.get(name))
 
+    def numbers(name: str) -> list[int]:
+        return [number for number in (arguments.get(f"x-{name}"), policy.get(name)) if number is not None]
+
     def least(name: str) -> int | None:
-        given = [limit for limit in (arguments.get(f"x-{name}"), policy.get(name)) if limit is not None]
-        return min(given) if given else None
+        return min(numbers(name), default=None)
 
     def seconds(name: str) -> float | None:
         value = least(name)
@@ -74,9 +77,7 @@ def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) ->
 
     limit = None
     if kind == "quorum":
-        limits = [
-            limit for limit in (arguments.get("x-delivery-limit"), policy.get("delivery-limit")) if limit is not None
-        ]
+        limits = numbers("delivery-limit")
         limit = (max(limits) if min(limits) < 0 else min(limits)) if limits else _DELIVERY_LIMIT
     reject = text("overflow") == "reject-publish"
     exchange = text("dead-letter-exchange")
@@ -88,6 +89,6 @@ def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) ->
         ttl=seconds("message-ttl"),
         max_length=least("max-length"),
         reject_publish=reject,
-        consumer_timeout=seconds("consumer-timeout") or _CONSUMER_TIMEOUT,
+        consumer_timeout=seconds("consumer-timeout") or _CONSUMER_TIMEOUT_SECONDS,
         expires=seconds("expires"),
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Seconds after which the broker gives up to reach a lost queue, and that the deletion of one takes.
 UNREACHED_SECONDS: Final = 65.0
-DELETION: Final = 5.0
+DELETION_SECONDS: Final = 5.0
 #: Publishes that may wait behind one channel (`credit_flow_default_credit`): with more, the broker does not read the
 #: connection.
 CREDIT: Final = 400

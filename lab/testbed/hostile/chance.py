@@ -1,4 +1,4 @@
-"""Lists from a seed, and what every kind of attack has: sizes around limits, depths, names of all kinds. Pure."""
+"""Draws examples from a seed, and has what every kind of attack uses: sizes around limits, depths, names. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Hypoth
 
 Drawn = TypeVar("Drawn")
 
-#: Bytes at which some program begins to do otherwise.
+#: Sizes in bytes at which some program changes what it does.
 LIMITS = {
     "a length with a sign, in one byte": 127,
     "a length in one byte": 255,
@@ -22,12 +22,13 @@ LIMITS = {
     "a frame": 131_072,
     "headers that are read": 2 * 131_072,
 }
-#: Fields of headers that are read, and depth up to which they are.
+#: Most fields of headers, and most levels of tables and arrays within each other, that our reader reads. A test
+#: compares these and `LIMITS` with its own.
 MOST_FIELDS, MOST_DEPTH = 1000, 32
 
 
 def around(*limits: int) -> st.SearchStrategy[int]:
-    """Each limit, one less and one more."""
+    """Return a strategy for each limit, one less and one more."""
     return st.sampled_from([limit + more for limit in limits for more in (-1, 0, 1)])
 
 
@@ -49,7 +50,7 @@ HEADER_TEXTS = st.text(string.printable, max_size=60)
 
 
 class Repeatable(HypothesisProvider):
-    """Draws the same in every process. Hypothesis itself also draws constants of the modules that are imported."""
+    """Draws the same in every process. Hypothesis's own provider also draws constants of the imported modules."""
 
     def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
         return None
@@ -80,7 +81,7 @@ def drawn(strategy: st.SearchStrategy[Drawn], first: int, count: int) -> list[Dr
 
 
 def mutated(original: bytes) -> st.SearchStrategy[bytes]:
-    """The bytes with some of them replaced, cut off, doubled or put in between."""
+    """Return a strategy for these bytes with some of them replaced, removed or put in between."""
 
     def change(edits: list[tuple[int, int, bytes]]) -> bytes:
         data = bytearray(original)

@@ -13,13 +13,14 @@ import sys
 
 async def main(address: str, port: int) -> None:
     """Serves until standard input ends."""
+    # At the end of input the process ends at once, with all connections.
     asyncio.get_running_loop().add_reader(0, lambda: os.read(0, 1) or os._exit(0))
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             onward = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
-            # Nobody listens: the one who asks finds the connection reset, instead of closed in good order.
+            # Nothing listens: reset the connection, so that the client does not take it for one that was served.
             writer.transport.abort()
             return
         await asyncio.gather(pump(reader, onward[1]), pump(onward[0], writer))

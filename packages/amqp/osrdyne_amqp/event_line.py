@@ -32,9 +32,9 @@ log = log_lines.logger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random. An unreachable
 #: stream is back within seconds, and a daemon can wait minutes for an event.
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0
 #: A connection that lasted this many seconds resets the count of failures.
-STABLE = 15.0
+STABLE_SECONDS = 15.0
 #: Most events that wait for a connection, two megabytes in batches. Beyond this the oldest are dropped.
 MOST_WAITING = 10_000
 #: Most events that are kept until the broker confirms them, so that they can be sent again. More than these are sent
@@ -44,7 +44,7 @@ MOST_UNCONFIRMED = 10_000
 MOST_ATTEMPTS = 5
 #: Longest time in seconds for which `settled` waits for an attempt to connect, and a new connection for the confirm of
 #: its first event.
-PATIENCE = 2.0
+PATIENCE_SECONDS = 2.0
 #: Seconds between two checks of a connection that the broker has blocked (memory or disk alarm).
 BLOCKED_PAUSE_SECONDS = 1.0
 
@@ -119,7 +119,7 @@ class EventLine:
             self._hurry.set()
             self._want()
 
-    async def settled(self, within: float = PATIENCE) -> None:
+    async def settled(self, within: float = PATIENCE_SECONDS) -> None:
         """Wait until no attempt to connect is under way, for so many seconds at most."""
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
@@ -223,7 +223,8 @@ class EventLine:
                 self.lost += sent.message.events
 
     async def _run(self) -> None:
-        loop, retry = asyncio.get_running_loop(), Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE, stable_after=STABLE)
+        loop = asyncio.get_running_loop()
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS, stable_after=STABLE_SECONDS)
         while True:
             await self._wanted.wait()
             self._settled.clear()
@@ -270,7 +271,7 @@ class EventLine:
         lost = self.lost
         key, (headers, body, _) = self._interruption(lost)[:2]
         with contextlib.suppress(TimeoutError, Nacked, Unencodable):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await channel.publish(self._exchange, key, body, Properties(headers=dict(headers)))
         self._log_lost(lost)
 

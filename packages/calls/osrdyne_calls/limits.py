@@ -7,9 +7,9 @@ from __future__ import annotations
 MAX_BODY = 16 * 1024 * 1024 - 64 * 1024
 #: A request's deadline is a little before its call's timeout, so that the reply that says where it expired comes in
 #: time: by this share of the timeout, and by this many seconds at most.
-DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
+DEADLINE_MARGIN_SECONDS, DEADLINE_SHARE = 0.5, 0.05
 
 
 def lifetime(timeout: float) -> float:
     """Return the seconds after which a request expires whose caller waits for `timeout` seconds."""
-    return timeout - min(DEADLINE_MARGIN, timeout * DEADLINE_SHARE)
+    return timeout - min(DEADLINE_MARGIN_SECONDS, timeout * DEADLINE_SHARE)

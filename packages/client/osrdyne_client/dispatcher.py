@@ -50,7 +50,7 @@ LONGEST_EXPIRATION = 2**32 - 1
 #: After how many crashes of the broker in a row the client leaves its reply queue: not all of them are due to a reply.
 CRASHES = 2
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class Dispatcher:
             self._fail_all(ClientClosed(f"the client failed: {error!r}"))
 
     async def _connect_again(self) -> ClientConnection:
-        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS)
         while True:
             await asyncio.sleep(retry.failed())
             try:

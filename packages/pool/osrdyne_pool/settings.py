@@ -24,7 +24,7 @@ MOST_WINDOWS = 42
 MOST_PREWARMS = 8
 
 #: Default of `RedoSettings.alive_interval`, in seconds.
-ALIVE_INTERVAL = 120.0
+ALIVE_INTERVAL_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class RedoSettings:
     lease: float = 15.0
     #: Between two casts for a job that runs, so that the daemon sees that its group is in use. Less than half of the
     #: pool's shortest `unbind_delay`.
-    alive_interval: float = ALIVE_INTERVAL
+    alive_interval: float = ALIVE_INTERVAL_SECONDS
     #: After an outage of the database, for workers to renew their leases: those that ran out meanwhile count as lost
     #: after this time. Not less than the lease of the workers.
     patience: float = 30.0
@@ -175,9 +175,9 @@ class PoolSettings:
     def redo(self) -> RedoSettings:
         """Return the settings of redo. The default `alive_interval` is shortened where keys are unbound sooner."""
         redo = (self.jobs or JobsSettings()).redo
-        if redo.alive_interval != ALIVE_INTERVAL:
+        if redo.alive_interval != ALIVE_INTERVAL_SECONDS:
             return redo
-        return replace(redo, alive_interval=min(ALIVE_INTERVAL, self.shortest_unbind_delay / 3))
+        return replace(redo, alive_interval=min(ALIVE_INTERVAL_SECONDS, self.shortest_unbind_delay / 3))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, path: str = "pool") -> PoolSettings:

@@ -33,7 +33,7 @@ class RedisSettings(StrictModel):
     #: User of Redis's ACL. Without it, the one of the address.
     user: str | None = None
     password_file: Path | None = None
-    #: For TLS: the authorities that are believed, and a certificate and key of this client.
+    #: For TLS: the authorities that are trusted, and a certificate and key of this client.
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
@@ -46,7 +46,7 @@ class RedisSettings(StrictModel):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         secrets.check_one(self.url, self.url_file, "redis.url", variable="redis.url")
-        # What is wrong in an address otherwise, `address` says.
+        # Other mistakes in an address are reported by `address`.
         if self.url is not None and not addresses.problem(self.url, "redis", "rediss") and urlsplit(self.url).password:
             raise ValueError("`url` holds a password: put the address in a file and name it as `url_file`")
         if self.key_file and not self.certificate_file:

@@ -43,12 +43,12 @@ log = log_lines.logger(__name__)
 T = TypeVar("T")
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 #: Seconds for which the broker may refuse a worker that it accepted before. After that the worker ends, because its
 #: driver may start it again with a newer password.
 REFUSED_PATIENCE_SECONDS = 30.0
 #: A session that lasted this many seconds resets the count of failures.
-STABLE = 15.0
+STABLE_SECONDS = 15.0
 #: A reply for which the broker closed the channel this often becomes an error reply; after as many more, it is dropped.
 REPLY_ATTEMPTS = 3
 #: Seconds for which a reply is tried again while its queue is full.
@@ -146,7 +146,7 @@ class Worker:
             await self._line.close()
 
     async def _serve_sessions(self, stop: asyncio.Event) -> None:
-        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE, stable_after=STABLE)
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS, stable_after=STABLE_SECONDS)
         known, refused = False, math.inf
         while not stop.is_set():
             opened = self._loop.time()

@@ -21,9 +21,9 @@ from osrdyne_worker.session import Delivery, WorkerSession
 
 #: No other request waits when none was in hand for this many seconds: the broker delivers the next one within less.
 #: Under load it may take longer. Then others wait behind suspects, which costs them a start more and no failure.
-QUIET = 0.1
+QUIET_SECONDS = 0.1
 #: Longest time for which others go before a suspect, in seconds.
-LONGEST_WAIT = 10.0
+LONGEST_WAIT_SECONDS = 10.0
 #: Share of the time to its deadline for which others go before a suspect at most.
 WAIT_SHARE = 0.5
 #: A suspect that was held for this share of the consumer timeout goes back: the rest is for the worker that runs it.
@@ -76,7 +76,7 @@ def failures(message: Message) -> int:
 
 def latest(now: float, seconds_left: float | None) -> float:
     """Return when a suspect that came `now` is run at the latest; `seconds_left` until its deadline, if it has one."""
-    return now + min(LONGEST_WAIT, LONGEST_WAIT if seconds_left is None else WAIT_SHARE * max(0.0, seconds_left))
+    return now + min(LONGEST_WAIT_SECONDS, math.inf if seconds_left is None else WAIT_SHARE * max(0.0, seconds_left))
 
 
 def plan(hand: Hand, now: float) -> Step:
@@ -93,7 +93,7 @@ def plan(hand: Hand, now: float) -> Step:
         return Step.WIDEN if hand.passed else Step.NOTHING
     if not hand.suspects:
         return Step.NOTHING
-    if now >= hand.due or (not hand.running and now >= hand.moved_at + QUIET and not hand.full):
+    if now >= hand.due or (not hand.running and now >= hand.moved_at + QUIET_SECONDS and not hand.full):
         return Step.STOP
     return Step.RENEW if hand.full else Step.NOTHING
 
@@ -222,7 +222,7 @@ class Suspects:
         self.close()
         if not self._held:
             return
-        at, quiet_at = self._back_at, self._moved_at + QUIET
+        at, quiet_at = self._back_at, self._moved_at + QUIET_SECONDS
         if self._takes and not self.one_by_one:
             at = min(at, self._due)
             if quiet_at > self._loop.time():

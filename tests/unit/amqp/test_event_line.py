@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import BrokerUnreachable, ConnectionLost, Nacked, Unencodable
-from osrdyne_amqp.event_line import LONGEST_PAUSE, MOST_UNCONFIRMED, MOST_WAITING, PATIENCE, EventLine
+from osrdyne_amqp.event_line import LONGEST_PAUSE_SECONDS, MOST_UNCONFIRMED, MOST_WAITING, PATIENCE_SECONDS, EventLine
 from osrdyne_protocol.event_batches import unpack
 
 pytestmark = pytest.mark.looptime
@@ -172,12 +172,12 @@ async def test_events_that_end_their_connection_are_tried_with_growing_pauses(
     for number in range(600):
         send(line, number)
         await asyncio.sleep(0.1)
-    assert 60 / (LONGEST_PAUSE + 0.2) < broker.attempts < 2 * 60 / LONGEST_PAUSE + 8
+    assert 60 / (LONGEST_PAUSE_SECONDS + 0.2) < broker.attempts < 2 * 60 / LONGEST_PAUSE_SECONDS + 8
     # And each new connection risks only the report of the interruption
     assert {told.get("x-event") for told in broker.refused[1:]} == {"interrupted"}
     # And once events can be sent, all that were kept are sent, in order
     broker.refuses = False
-    await asyncio.sleep(LONGEST_PAUSE + 1)
+    await asyncio.sleep(LONGEST_PAUSE_SECONDS + 1)
     send(line, 600)
     assert (broker.got, broker.interruptions, line.lost) == (list(range(601)), [("42", "w1", 0)], 0)
 
@@ -190,7 +190,7 @@ async def test_what_a_connection_left_waiting_when_it_ended_needs_no_further_eve
     await line.settled()
     assert broker.got == []
     broker.refuses = False
-    await asyncio.sleep(LONGEST_PAUSE + 1)
+    await asyncio.sleep(LONGEST_PAUSE_SECONDS + 1)
     assert broker.got == [1, 2]
 
 
@@ -211,7 +211,7 @@ async def test_a_wait_for_a_connection_is_bounded(broker: StandInBroker, line: E
     line.open()
     began = asyncio.get_running_loop().time()
     await line.settled()
-    assert asyncio.get_running_loop().time() - began == PATIENCE
+    assert asyncio.get_running_loop().time() - began == PATIENCE_SECONDS
 
 
 async def test_what_waits_is_bounded_and_what_is_lost_is_counted(
@@ -279,7 +279,7 @@ async def test_what_the_broker_has_not_confirmed_is_sent_again_before_newer_even
     broker.opened[-1].end()
     send(line, 3)
     broker.confirms = True
-    await asyncio.sleep(LONGEST_PAUSE + PATIENCE)
+    await asyncio.sleep(LONGEST_PAUSE_SECONDS + PATIENCE_SECONDS)
     assert (broker.got, line.lost) == ([1, 2, 1, 2, 3], 0)
 
 
@@ -289,7 +289,7 @@ async def test_what_the_broker_has_confirmed_is_not_sent_again(broker: StandInBr
     await asyncio.sleep(1)
     broker.opened[-1].end()
     send(line, 2)
-    await asyncio.sleep(LONGEST_PAUSE + PATIENCE)
+    await asyncio.sleep(LONGEST_PAUSE_SECONDS + PATIENCE_SECONDS)
     assert broker.got == [1, 2]
 
 
@@ -351,7 +351,7 @@ async def test_the_number_of_lost_events_is_reported_although_more_are_lost_mean
     broker.opened[-1].end()
     send(line, *range(1, MOST_WAITING + 4))
     # While a new connection waits for the confirm of its first event, more are lost
-    await asyncio.sleep(LONGEST_PAUSE)
+    await asyncio.sleep(LONGEST_PAUSE_SECONDS)
     send(line, *range(100))
     await asyncio.sleep(60)
     assert sum(told[2] for told in broker.interruptions) == line.lost > 0

@@ -150,7 +150,7 @@ def test_what_a_stranger_offers_is_not_a_line_of_a_log() -> None:
 @pytest.mark.parametrize(
     "login", [Login("u\0admin", "p"), Login("u", "secret\0"), Login("\udce9", "p"), Login("u", "secret\udce9")]
 )
-def test_a_name_or_password_that_cannot_be_sent_is_said_and_not_shown(login: Login, mechanism: str) -> None:
+def test_a_name_or_password_that_cannot_be_sent_is_reported_and_not_shown(login: Login, mechanism: str) -> None:
     with pytest.raises(CannotLogIn, match="the user or the password is not UTF-8 text without NUL") as raised:
         mechanism_for(login, [mechanism], private=True)
     assert raised.value.__context__ is None

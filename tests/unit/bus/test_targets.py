@@ -20,7 +20,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD.values(), ids=list(BAD))
-def test_a_name_that_cannot_be_sent_is_refused_and_said_of_which_field(name: str) -> None:
+def test_a_name_that_cannot_be_sent_is_refused_with_the_name_of_its_field(name: str) -> None:
     with pytest.raises(InvalidTarget, match=r"^topic "):
         Target(name)
     with pytest.raises(InvalidTarget, match=r"^exchange "):

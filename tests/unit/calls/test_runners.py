@@ -27,24 +27,24 @@ def begin(runner: Runner, run: Callable[[], Any]) -> asyncio.Future[Any]:
     return done
 
 
-def threads() -> int:
-    return sum(thread.name.startswith("osrdyne handler") for thread in threading.enumerate())
+def handler_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("osrdyne handler")}
 
 
 async def test_threads_begin_when_they_are_needed_and_are_no_more_than_there_may_be() -> None:
-    before = threads()
+    before = handler_threads()  # of other tests, which may end meanwhile
     runner = InThreads(operator.call, 3)
     for _ in range(5):  # one after the other needs one thread
         await begin(runner, Outcome)
-    assert threads() - before == 1
+    assert len(handler_threads() - before) == 1
 
     go = threading.Event()
     busy = [begin(runner, go.wait) for _ in range(5)]
-    assert threads() - before == 3
+    assert len(handler_threads() - before) == 3
     go.set()
     await asyncio.gather(*busy)
     runner.close()
-    await until_async(lambda: threads() == before)
+    await until_async(lambda: not handler_threads() - before)
 
 
 async def test_a_request_that_hangs_costs_a_thread_and_holds_up_no_other() -> None:

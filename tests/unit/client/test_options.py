@@ -16,7 +16,7 @@ import steps
 from osrdyne_amqp.lanes import GIVE_UP_SECONDS
 from osrdyne_calls.slots import MOST_SLOTS
 from osrdyne_client import AsyncClient, Client
-from osrdyne_client.dispatcher import LONGEST_PAUSE, ClientOptions
+from osrdyne_client.dispatcher import LONGEST_PAUSE_SECONDS, ClientOptions
 from osrdyne_worker import Request, WorkerEnvironment, WorkerOptions, run, serve
 
 #: A name that no option has. As a mapping, because a type checker refuses it in a call.
@@ -58,7 +58,7 @@ def test_the_docs_have_the_defaults_and_the_limits_of_the_client() -> None:
     assert f'| `reply` | `"{default["reply"]}"` |' in page
     for name in ("confirm", "resend"):
         assert f"| `{name}` | {'on' if default[name] else 'off'} |" in page
-    assert f"growing pauses of up to {LONGEST_PAUSE:g} seconds" in page
+    assert f"growing pauses of up to {LONGEST_PAUSE_SECONDS:g} seconds" in page
     assert f"gives no answer within {GIVE_UP_SECONDS:g} seconds" in page
 
 

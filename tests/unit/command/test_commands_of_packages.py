@@ -100,7 +100,9 @@ def test_no_command_can_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_no_command_of_a_package_named_like_ours_can_either(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
+def test_a_foreign_package_cannot_take_the_name_of_a_command_of_our_packages(
+    monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
     ours = EntryPoint("jobs", "osrdyne_jobs.commands:JOBS", program.GROUP)
     theirs = EntryPoint("jobs", "osrdyne_extra:app", program.GROUP)
     monkeypatch.setattr(program, "entry_points", lambda group: [ours, theirs][::order])

@@ -49,7 +49,7 @@ def test_a_command_ends_in_good_order_where_its_output_is_lost(
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_the_help_of_a_command_does_so_too(command: str, condition: str) -> None:
+def test_the_help_of_a_command_ends_in_good_order_where_its_output_is_lost(command: str, condition: str) -> None:
     done = lost_output.run(main, [*command.split(), "--help"], condition)
 
     code, line = expected(condition, 0)
@@ -62,7 +62,7 @@ def test_characters_that_a_terminal_cannot_show_are_escaped(url: str) -> None:
     assert r"Z\xfcrich" in lost_output.run(main, ["status", "--url", url], "ascii").out
 
 
-def test_an_error_about_the_command_line_is_escaped_too() -> None:
+def test_an_error_about_the_command_line_is_escaped() -> None:
     assert r"No such command 'stat\xfcs'" in lost_output.run(main, ["statüs"], "ascii").err
 
 

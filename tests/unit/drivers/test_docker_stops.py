@@ -129,7 +129,7 @@ async def test_a_container_that_has_gone_is_forgotten(scene: Scene) -> None:
     "init, running, seconds",
     [
         pytest.param(True, [1, 1, 1, 2], 0.3, id="until init has started the worker"),
-        pytest.param(True, [1], stopping.INIT_PATIENCE, id="not for ever"),
+        pytest.param(True, [1], stopping.INIT_PATIENCE_SECONDS, id="not for ever"),
         pytest.param(True, [], 0.0, id="not where nothing runs"),
         pytest.param(False, [1], 0.0, id="not for a worker that is its container's first process"),
     ],

@@ -39,7 +39,7 @@ def test_a_refusal_says_why_and_what_to_do(status: int, message: str, reason: st
 
 
 @pytest.mark.parametrize("body", ["", "<html>\nBad gateway</html>", "[]", '"x"', "{", "[" * 100_000])
-def test_an_answer_that_is_not_a_status_is_reported_all_the_same(body: str) -> None:
+def test_an_answer_that_is_not_a_status_is_reported(body: str) -> None:
     text = str(refusal("list pods", 502, body))
     assert text.startswith("cannot list pods: ")
     assert len(text) < 700

@@ -101,7 +101,7 @@ def test_an_end_by_force_is_an_error_though_it_was_asked_for() -> None:
         ({"result": "something-new", "exit_code": 0}, "ended (something-new)"),
     ],
 )
-def test_how_a_worker_ended_is_said_in_words(changes: dict[str, object], said: str) -> None:
+def test_how_a_worker_ended_is_described_in_words(changes: dict[str, object], said: str) -> None:
     assert said in str(error(RUNS, replace(FAILED, **changes)))  # type: ignore[arg-type]
 
 

@@ -81,7 +81,7 @@ def test_further_worlds_have_every_flight_a_little_earlier_or_later_under_keys_o
     assert list(calls.scaled(true, 3, seed=1)) == found != list(calls.scaled(true, 3, seed=2))
 
 
-def test_what_is_wrong_is_said(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_in_a_call_is_reported(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, problem in (
         (["--key", "dest", "--out", "calls.txt"], "--out calls.txt: is neither .csv nor .csv.gz"),
         (["--key", "dest", "--out", "calls.csv", "--scale", "0"], "--days and --scale are 1 or more"),

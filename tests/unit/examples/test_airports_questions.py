@@ -146,7 +146,7 @@ def test_no_answer_about_a_moment_depends_on_what_happens_later(folder: str) -> 
     # Given the flights to Boston, and the same with every departure after the moment made ten hours later
     bos = flights.load("BOS", folder)
     at = "2013-02-08T12:00"
-    moment = fields.moment({"at": at})
+    moment = fields.minute_of_2013({"at": at})
     changed = [
         flight._replace(delay=600) if flight.departed is not None and flight.departed > moment else flight
         for flight in bos.flights

@@ -39,7 +39,7 @@ def test_each_part_of_an_address_is_decoded(text: str, part: str, expected: str)
 
 
 @pytest.mark.parametrize("text", ["amqp://a:secret@broker:x/v", "amqp://a:secret/1@broker/v"])
-def test_a_port_that_is_not_a_number_is_said_without_the_password(text: str) -> None:
+def test_a_port_that_is_not_a_number_is_reported_without_the_password(text: str) -> None:
     with pytest.raises(AnsibleFilterError, match="port") as refused:
         address(text, "place")
     assert "secret" not in str(refused.value)

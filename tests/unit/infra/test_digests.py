@@ -21,7 +21,7 @@ def test_images_without_a_digest_are_named_wherever_they_stand() -> None:
     assert said.startswith("no digest: redis:7.4, registry.example/core-worker:1.4. ")
 
 
-def test_nothing_is_said_where_each_image_has_one() -> None:
+def test_there_is_no_warning_where_each_image_has_a_digest() -> None:
     assert digests.warning({"osrdyne:kubernetes": json.dumps({"daemon": {"image": PINNED}})}) is None
 
 

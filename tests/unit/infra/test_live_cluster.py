@@ -77,7 +77,7 @@ def test_a_cluster_that_does_not_answer_is_named_with_the_setting_that_has_its_a
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_credentials_that_are_refused_are_said_to_be(status: int) -> None:
+def test_credentials_that_are_refused_are_reported(status: int) -> None:
     with api(status, {}) as cluster:
         assert "refuses the credentials of osrdyne:kubeconfig" in refused(cluster)
 

@@ -48,5 +48,5 @@ def test_a_topology_that_is_read_with_users_says_so() -> None:
     ],
     ids=["no user", "another password", "another user", "no password", "another hash"],
 )
-def test_nothing_is_said_of_others(other: dict[str, Any]) -> None:
+def test_there_is_no_warning_of_other_users_and_passwords(other: dict[str, Any]) -> None:
     assert problem(other) == ""

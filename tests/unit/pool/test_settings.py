@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 import pytest
 
 from osrdyne_pool import settings
-from osrdyne_pool.settings import ALIVE_INTERVAL, Delays, JobsSettings, PoolSettings, RedoSettings
+from osrdyne_pool.settings import ALIVE_INTERVAL_SECONDS, Delays, JobsSettings, PoolSettings, RedoSettings
 from osrdyne_protocol.errors import SettingsError
 
 
@@ -201,6 +201,6 @@ def test_settings_of_redo_are_parsed_and_pass_through_json_as_they_are() -> None
 
 
 def test_where_keys_are_unbound_soon_casts_come_often_enough_to_keep_their_groups() -> None:
-    assert parse().redo().alive_interval == ALIVE_INTERVAL
+    assert parse().redo().alive_interval == ALIVE_INTERVAL_SECONDS
     assert parse(unbind_delay=60).redo().alive_interval == 20.0
     assert parse(overrides={"42": {"unbind_delay": 30}}).redo().alive_interval == 10.0

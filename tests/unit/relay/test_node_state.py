@@ -42,7 +42,7 @@ def test_a_request_is_found_by_its_own_client_alone_and_not_while_it_is_settled(
         state.find("a", "1")
 
 
-def test_why_a_request_ended_is_said_to_its_own_client_and_forgotten_after_many_others() -> None:
+def test_only_a_requests_own_client_learns_why_it_ended_until_many_others_have_ended() -> None:
     state = NodeState()
     held = taken(state, "1")
     assert state.end(held, CallerGone())

@@ -26,7 +26,7 @@ def test_a_certificate_that_cannot_be_used_is_named_before_anything_connects(tmp
         RedisClient(settings)
 
 
-async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said_with_what_to_do(
+async def test_a_certificate_that_is_refused_is_reported_with_what_to_do_and_not_tried_again(
     tmp_path: Path,
 ) -> None:
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")

@@ -161,7 +161,7 @@ def test_packages_are_listed_with_the_command_that_removes_them_and_stay_recorde
     ],
     ids=["installed for osrdyne", "there before"],
 )
-def test_a_broker_of_the_distribution_keeps_its_data_and_it_is_said_what_becomes_of_them(
+def test_a_broker_of_the_distribution_keeps_its_data_and_the_output_says_when_they_go(
     ours: bool, says: str, made: Made, capsys: Shown
 ) -> None:
     made.pool(source="package")

@@ -33,7 +33,7 @@ def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing(
 
 
 @pytest.mark.parametrize("arguments", [["brokers"], ["--slow"], ["broker", "--faster"]])
-def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(arguments: list[str]) -> None:
+def test_an_unknown_tier_or_option_is_reported_with_the_known_ones(arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match="there are unit, simulation, "):
         tiers.chosen(arguments)
 

@@ -48,6 +48,6 @@ def test_a_key_of_another_certificate_is_refused(own: Certificate, tmp_path: Pat
         load(own.certfile, other.keyfile)
 
 
-def test_a_file_that_is_not_there_is_said(own: Certificate, tmp_path: Path) -> None:
+def test_a_certificate_file_that_is_missing_is_an_error(own: Certificate, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.pem", own.keyfile)

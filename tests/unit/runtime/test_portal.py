@@ -282,7 +282,7 @@ def test_work_has_the_context_of_the_thread_that_asked_for_it(portal: Portal) ->
         assert list(threads.map(ask, names)) == [{name} for name in names]
 
 
-def test_an_error_that_is_false_is_raised_all_the_same(portal: Portal) -> None:
+def test_an_error_whose_truth_value_is_false_is_raised(portal: Portal) -> None:
     class Empty(Exception):
         def __len__(self) -> int:
             return 0

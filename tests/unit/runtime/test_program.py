@@ -1,4 +1,4 @@
-"""The process of a long-running program: what its forks do with signals, and how it ends. Its processes are real."""
+"""The process of a long-running program: what its forks do with signals, and how it ends. All processes are real."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts programs, and leaves nothing of them."""
+    """Start programs. At the end of the test they are killed, with all processes that they started."""
     with contextlib.ExitStack() as stack:
 
         def started(
@@ -72,7 +72,7 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def heard(process: subprocess.Popen[str]) -> list[str]:
+def lines_until_ready(process: subprocess.Popen[str]) -> list[str]:
     """Return the lines that a program printed before it was ready."""
     assert process.stdout is not None
     said = []
@@ -82,7 +82,7 @@ def heard(process: subprocess.Popen[str]) -> list[str]:
     return said
 
 
-def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def stop(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Stop a program as its driver does; return its status and what it printed."""
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=PATIENCE_SECONDS)
@@ -122,20 +122,20 @@ FORKS = {
 @pytest.mark.parametrize("fork", list(FORKS))
 def test_a_signal_to_a_fork_ends_the_fork_and_does_not_stop_the_program(start: Start, fork: str) -> None:
     program = start(FORKS[fork])
-    assert heard(program) == [str(-signal.SIGTERM)]
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    assert lines_until_ready(program) == [str(-signal.SIGTERM)]
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
-def test_a_signal_that_comes_before_a_fork_has_signals_of_its_own_ends_it_all_the_same(start: Start) -> None:
+def test_a_signal_that_comes_before_a_fork_has_reset_its_handlers_ends_the_fork(start: Start) -> None:
     program = start(
         FORKS["a fork that uses nothing of ours"].replace("os.kill(child, signal.SIGTERM)", "pass"),
         before="os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))",
     )
-    assert heard(program) == [str(-signal.SIGTERM)]
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    assert lines_until_ready(program) == [str(-signal.SIGTERM)]
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
-def test_ctrl_c_in_a_fork_is_what_it_is_in_any_python_program(start: Start) -> None:
+def test_ctrl_c_in_a_fork_raises_keyboard_interrupt_as_in_any_python_program(start: Start) -> None:
     program = start(
         """
         child = os.fork()
@@ -149,8 +149,8 @@ def test_ctrl_c_in_a_fork_is_what_it_is_in_any_python_program(start: Start) -> N
         """,
         before="signal.signal(signal.SIGINT, signal.default_int_handler)",
     )
-    assert heard(program) == ["7"]
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    assert lines_until_ready(program) == ["7"]
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
 def test_a_signal_that_the_program_was_started_to_ignore_is_ignored_by_its_forks(start: Start) -> None:
@@ -165,8 +165,8 @@ def test_a_signal_that_the_program_was_started_to_ignore_is_ignored_by_its_forks
         """,
         before="signal.signal(signal.SIGINT, signal.SIG_IGN)",
     )
-    assert heard(program) == ["3"]
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    assert lines_until_ready(program) == ["3"]
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
 def test_a_fork_keeps_the_handlers_that_are_the_users_and_the_program_its_blocked_signals(start: Start) -> None:
@@ -186,8 +186,8 @@ def test_a_fork_keeps_the_handlers_that_are_the_users_and_the_program_its_blocke
             signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR2,))
             """,
     )
-    assert heard(program) == ["0 ['SIGUSR2']"]
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    assert lines_until_ready(program) == ["0 ['SIGUSR2']"]
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
@@ -200,8 +200,8 @@ def test_a_pool_of_processes_is_ended_and_made_again_however_they_start(start: S
                 print(sum(pool.map(abs, range(4))))
         """
     )
-    assert heard(program) == ["6"] * rounds
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    assert lines_until_ready(program) == ["6"] * rounds
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
 def test_forked_processes_of_an_executor_finish_their_work_when_the_program_is_stopped(start: Start) -> None:
@@ -214,13 +214,14 @@ def test_forked_processes_of_an_executor_finish_their_work_when_the_program_is_s
         """,
         after="print(work[1].result(), flush=True); executor.shutdown()",
     )
-    heard(program)
-    assert stopped(program) == (0, "stopped\nreturned\n7\n", "")
+    lines_until_ready(program)
+    assert stop(program) == (0, "stopped\nreturned\n7\n", "")
 
 
 # --- the end --------------------------------------------------------------------------------------------------
 
-LEFT = {
+#: What holds a program up at its end: the code that does it, and the name of the thread that the error shows.
+HOLD_UPS = {
     "thread": ("threading.Thread(target=time.sleep, args=(1000,), name='left behind').start()", "left behind"),
     "executor": ("concurrent.futures.ThreadPoolExecutor(1, 'left').submit(time.sleep, 1000)", "left_0"),
     "hook": ("atexit.register(time.sleep, 1000)", "none"),
@@ -231,16 +232,16 @@ LEFT = {
 @pytest.mark.parametrize("grace", [0.0, 1e300])
 def test_a_program_with_no_grace_or_an_endless_one_ends_in_good_order(start: Start, grace: float) -> None:
     program = start(grace=grace)
-    heard(program)
-    assert stopped(program) == (0, "stopped\nreturned\n", "")
+    lines_until_ready(program)
+    assert stop(program) == (0, "stopped\nreturned\n", "")
 
 
-@pytest.mark.parametrize("left", list(LEFT))
+@pytest.mark.parametrize("left", list(HOLD_UPS))
 def test_a_program_that_something_holds_up_ends_after_its_grace_and_names_the_threads(start: Start, left: str) -> None:
-    code, name = LEFT[left]
+    code, name = HOLD_UPS[left]
     program = start(code, grace=0.3)
-    heard(program)
-    status, output, errors = stopped(program)
+    lines_until_ready(program)
+    status, output, errors = stop(program)
     assert (status, output) == (os.EX_SOFTWARE, "stopped\n" if left == "loop" else "stopped\nreturned\n")
     assert errors.startswith("the program: the process is ended with status 70, because it did not end by itself")
     assert name in errors.partition("threads that go on: ")[2]
@@ -248,11 +249,11 @@ def test_a_program_that_something_holds_up_ends_after_its_grace_and_names_the_th
 
 def test_what_the_program_does_after_its_end_may_take_longer_than_the_grace(start: Start) -> None:
     program = start(after="time.sleep(1.5); print('done', flush=True)", grace=0.3)
-    heard(program)
-    assert stopped(program) == (0, "stopped\nreturned\ndone\n", "")
+    lines_until_ready(program)
+    assert stop(program) == (0, "stopped\nreturned\ndone\n", "")
 
 
 def test_threads_that_end_within_the_grace_do_so(start: Start) -> None:
     program = start(after="threading.Timer(0.5, print, ['done']).start(); sys.exit(3)")
-    heard(program)
-    assert stopped(program) == (3, "stopped\nreturned\ndone\n", "")
+    lines_until_ready(program)
+    assert stop(program) == (3, "stopped\nreturned\ndone\n", "")

@@ -14,7 +14,7 @@ from testbed.handshakes import shake_hands, strict
 from testbed.pem import Certificate
 
 
-def verified(authority: Authority, certificate: Certificate, host: str) -> None:
+def verify_both(authority: Authority, certificate: Certificate, host: str) -> None:
     """Have both sides show a certificate, and verify it strictly."""
     client, server = strict(authority), certificate.server_context()
     client.load_cert_chain(certificate.certfile, certificate.keyfile)
@@ -36,28 +36,31 @@ def test_a_certificate_passes_strict_verification_on_both_sides(
 ) -> None:
     authority = Authority(tmp_path)
 
-    verified(authority, authority.issue("server", **given), host)
+    verify_both(authority, authority.issue("server", **given), host)
 
 
-def test_an_authority_that_goes_on_in_its_folder_is_the_same(tmp_path: Path) -> None:
+def test_a_second_authority_in_the_same_folder_is_the_same_authority(tmp_path: Path) -> None:
     first = Authority(tmp_path, "kubernetes")
     again = Authority(tmp_path, "kubernetes")
 
-    verified(first, again.issue("server", addresses=["127.0.0.1"]), "127.0.0.1")
+    verify_both(first, again.issue("server", addresses=["127.0.0.1"]), "127.0.0.1")
 
 
-def test_a_certificate_has_the_days_it_is_given(tmp_path: Path) -> None:
+def test_a_certificate_expires_after_the_days_it_is_given(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
 
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-        verified(authority, authority.issue("server", addresses=["127.0.0.1"], days=-1), "127.0.0.1")
+        verify_both(authority, authority.issue("server", addresses=["127.0.0.1"], days=-1), "127.0.0.1")
 
 
-@pytest.mark.parametrize("extension", [x509.KeyUsage, x509.SubjectKeyIdentifier])
+@pytest.mark.parametrize(
+    ("extension", "words"),
+    [(x509.KeyUsage, "key usage"), (x509.SubjectKeyIdentifier, "Subject Key Identifier")],
+)
 def test_an_authority_without_one_of_its_extensions_is_refused(
-    extension: type[x509.ExtensionType], tmp_path: Path
+    extension: type[x509.ExtensionType], words: str, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path, without=[extension])
 
-    with pytest.raises(ssl.SSLCertVerificationError):
-        verified(authority, authority.issue("server", addresses=["127.0.0.1"]), "127.0.0.1")
+    with pytest.raises(ssl.SSLCertVerificationError, match=f"(?i){words}"):
+        verify_both(authority, authority.issue("server", addresses=["127.0.0.1"]), "127.0.0.1")

@@ -47,6 +47,6 @@ def test_a_server_that_is_there_is_used_as_it_is_and_of_several_the_newest(
     assert not setting.parent.exists()
 
 
-def test_a_machine_without_a_server_is_said_to_need_one(setting: Path) -> None:
+def test_a_machine_without_postgresql_gets_an_error_that_names_make_engines(setting: Path) -> None:
     with pytest.raises(postgres.PostgresFailed, match="make engines"):
         postgres.program("initdb")

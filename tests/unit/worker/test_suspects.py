@@ -9,7 +9,17 @@ import pytest
 
 from osrdyne_amqp import Message, Properties
 from osrdyne_worker.session import Delivery, WorkerSession
-from osrdyne_worker.suspects import LONGEST_WAIT, QUIET, Hand, Step, Suspects, failures, latest, order, plan
+from osrdyne_worker.suspects import (
+    LONGEST_WAIT_SECONDS,
+    QUIET_SECONDS,
+    Hand,
+    Step,
+    Suspects,
+    failures,
+    latest,
+    order,
+    plan,
+)
 
 #: A suspect in hand, and no other request for a while.
 ALONE = Hand(
@@ -20,7 +30,7 @@ ALONE = Hand(
     suspects=1,
     full=False,
     moved_at=0.0,
-    due=LONGEST_WAIT,
+    due=LONGEST_WAIT_SECONDS,
     back_at=100.0,
 )
 
@@ -44,15 +54,15 @@ def test_what_the_broker_counts_as_failed_is_a_suspect(redelivered: bool, given:
     ("changes", "now", "step"),
     [
         # While others come, it waits, but not for ever
-        ({}, QUIET / 2, Step.NOTHING),
-        ({}, QUIET, Step.STOP),
-        ({"running": 1}, QUIET, Step.NOTHING),
-        ({"running": 1}, LONGEST_WAIT, Step.STOP),
-        ({"suspects": 0}, LONGEST_WAIT, Step.NOTHING),
+        ({}, QUIET_SECONDS / 2, Step.NOTHING),
+        ({}, QUIET_SECONDS, Step.STOP),
+        ({"running": 1}, QUIET_SECONDS, Step.NOTHING),
+        ({"running": 1}, LONGEST_WAIT_SECONDS, Step.STOP),
+        ({"suspects": 0}, LONGEST_WAIT_SECONDS, Step.NOTHING),
         # Suspects take no place of others
         ({"full": True}, 0.0, Step.RENEW),
-        ({"full": True}, QUIET, Step.RENEW),
-        ({"full": True}, LONGEST_WAIT, Step.STOP),
+        ({"full": True}, QUIET_SECONDS, Step.RENEW),
+        ({"full": True}, LONGEST_WAIT_SECONDS, Step.STOP),
         # It is run once all others are done, one after the other
         ({"takes": False, "running": 2}, 1.0, Step.NOTHING),
         ({"takes": False}, 1.0, Step.RUN),

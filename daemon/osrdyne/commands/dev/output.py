@@ -10,11 +10,11 @@ from osrdyne_protocol import foreign_json, names
 #: Begins the lines in a log that are not the worker's.
 _HEAD = b'{"osrdyne": "worker"'
 #: Most bytes of one line; a longer one is shown in parts.
-_MOST = 65_536
+_MOST_LINE_BYTES = 65_536
 
 
 def directory(state: Path, logs: Path | None, pool: str, instance: str) -> Path:
-    """Return where the driver keeps the logs of a pool."""
+    """Return where the driver keeps the logs of a pool: below `logs` where the settings name it, or below `state`."""
     home = names.engine_name(pool, instance, "")
     return state / home / "logs" if logs is None else logs / home
 
@@ -24,7 +24,8 @@ class Output:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read = {log: log.stat().st_size for log in folder.glob("*.log")}
+        #: How many bytes of each log have been shown.
+        self._shown = {log: log.stat().st_size for log in folder.glob("*.log")}
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the lines that came since the last call, each behind its key."""
@@ -32,20 +33,20 @@ class Output:
             try:
                 yield from self._new_lines(log)
             except OSError:  # the driver has just removed it
-                self._read.pop(log, None)
+                self._shown.pop(log, None)
 
     def _new_lines(self, log: Path) -> Iterator[tuple[str, str]]:
-        begin = self._read.get(log, 0)
+        begin = self._shown.get(log, 0)
         with log.open("rb") as file:
-            heading = file.readline(_MOST)
+            heading = file.readline(_MOST_LINE_BYTES)
             if file.seek(0, 2) < begin:  # it was full, and was emptied
                 begin = 0
             file.seek(begin)
-            while line := file.readline(_MOST):
-                if not line.endswith(b"\n") and len(line) < _MOST:
+            while line := file.readline(_MOST_LINE_BYTES):
+                if not line.endswith(b"\n") and len(line) < _MOST_LINE_BYTES:
                     break
                 begin += len(line)
-                self._read[log] = begin
+                self._shown[log] = begin
                 if not line.startswith(_HEAD):
                     yield _key(heading), line.decode(errors="replace").rstrip("\n")
 

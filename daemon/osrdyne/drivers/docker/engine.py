@@ -34,7 +34,7 @@ with extra("osrdyne[docker]"):
 Found = TypeVar("Found")
 
 #: Longest wait for one answer of the engine, in seconds.
-TIMEOUT = 30.0
+TIMEOUT_SECONDS = 30.0
 #: Longest wait for the answer to a stop: the engine answers when the container has stopped, and continues the stop
 #: when the caller no longer waits.
 _STOP_ANSWER_SECONDS = 0.2
@@ -82,7 +82,7 @@ class Engine:
         def ask(client: Any) -> None:
             url = f"{client.base_url}/v{client.api_version}/containers/{container_id}/stop"
             with contextlib.suppress(requests.ReadTimeout):
-                client.post(url, timeout=(TIMEOUT, _STOP_ANSWER_SECONDS)).raise_for_status()
+                client.post(url, timeout=(TIMEOUT_SECONDS, _STOP_ANSWER_SECONDS)).raise_for_status()
 
         await self._call(ask)
 
@@ -141,7 +141,7 @@ class Engine:
             # The answer ends at `until`: a little later than now, because the engine's clock may differ.
             parameters = {"since": "0", "until": str(int(time.time()) + 1), "filters": filters}
             url = f"{client.base_url}/v{client.api_version}/events"
-            answer = client.get(url, params=parameters, timeout=TIMEOUT)
+            answer = client.get(url, params=parameters, timeout=TIMEOUT_SECONDS)
             answer.raise_for_status()
             return [foreign_json.read(line) for line in answer.content.split(b"\n") if line.strip()]
 
@@ -181,7 +181,7 @@ class Engine:
 
     def _connect(self) -> Any:
         found = docker.utils.kwargs_from_env(self._environment)
-        client = docker.APIClient(**found, version="auto", timeout=TIMEOUT, max_pool_size=_THREADS)
+        client = docker.APIClient(**found, version="auto", timeout=TIMEOUT_SECONDS, max_pool_size=_THREADS)
         # Proxies of the environment are not for the engine; looking them up would take time at each call.
         client.trust_env = False
         for scheme in ("http://", "https://"):
@@ -203,7 +203,8 @@ class Engine:
             raise _refusal(error) from error
         except requests.Timeout as error:
             raise EngineAway(
-                f"the Docker engine at {self._where} did not answer within {TIMEOUT:g} s; look at its log and its load"
+                f"the Docker engine at {self._where} did not answer within {TIMEOUT_SECONDS:g} s; "
+                "look at its log and its load"
             ) from error
         except (docker.errors.DockerException, requests.RequestException) as error:
             folder = self._environment.get("DOCKER_CERT_PATH")

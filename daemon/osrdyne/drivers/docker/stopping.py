@@ -20,7 +20,7 @@ from osrdyne.drivers.docker.following import Event
 _MARGIN_SECONDS = 60.0
 #: How long a container's init may take to start the worker, in seconds. The kernel drops a signal that comes earlier,
 #: and the engine sends no second one. The wait is limited, because only a stop kills a worker that hangs in its start.
-INIT_PATIENCE = 15.0
+INIT_PATIENCE_SECONDS = 15.0
 #: Time between two checks whether the worker has started.
 _PAUSE_SECONDS = 0.1
 
@@ -83,7 +83,7 @@ class Stops:
     async def _until_started(self, container: Container) -> None:
         """Wait for an init that is alone in its container: it takes no signal yet. The engine calls that running."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + INIT_PATIENCE
+        deadline = loop.time() + INIT_PATIENCE_SECONDS
         with contextlib.suppress(EngineRefused):  # it does not run, or its processes cannot be listed
             if not facts.has_init(await self._engine.inspect(container.id)):
                 return

@@ -33,7 +33,7 @@ CREDENTIALS = "/run/osrdyne"
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker takes a
 #: request from a worker that held it longer than that timeout, so more waiting gains nothing.
-GRACE_MARGIN = 60.0
+GRACE_MARGIN_SECONDS = 60.0
 
 #: Of a log without a limit of its own: bytes of a file, and how many files.
 LOG_LIMIT = {"max-size": "10m", "max-file": "2"}
@@ -67,7 +67,7 @@ class ContainerTemplate:
     @property
     def grace(self) -> int:
         """Seconds between the stop signal and SIGKILL, both the engine's."""
-        return int(self.declared.get("StopTimeout", math.ceil(self.pool.consumer_timeout + GRACE_MARGIN)))
+        return int(self.declared.get("StopTimeout", math.ceil(self.pool.consumer_timeout + GRACE_MARGIN_SECONDS)))
 
     def labels(self) -> dict[str, str]:
         """Return the labels that all groups of the pool and instance have."""

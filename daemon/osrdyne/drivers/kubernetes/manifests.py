@@ -21,7 +21,7 @@ from osrdyne_protocol.worker_environment import WORKER_AMQP_URI, WORKER_ID, Work
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker takes a
 #: request from a worker that held it longer than that timeout, so more waiting gains nothing.
-GRACE_MARGIN = 60.0
+GRACE_MARGIN_SECONDS = 60.0
 
 POOL_LABEL = f"{PREFIX}pool"
 INSTANCE_LABEL = f"{PREFIX}instance"
@@ -103,7 +103,7 @@ class Manifests:
         spec["selector"] = {"matchLabels": mark}
         pod = spec["template"]
         pod["metadata"] = _metadata(pod, labels, annotations)
-        grace = math.ceil(self.pool.consumer_timeout + GRACE_MARGIN)
+        grace = math.ceil(self.pool.consumer_timeout + GRACE_MARGIN_SECONDS)
         pod["spec"].setdefault("terminationGracePeriodSeconds", grace)
         for container in pod["spec"]["containers"]:
             if container["name"] == self.templates.container:

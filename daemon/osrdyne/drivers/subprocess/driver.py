@@ -23,7 +23,7 @@ from osrdyne.drivers.subprocess.holding import Holding
 from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from osrdyne.drivers.subprocess.reports import ExitReports, fields
-from osrdyne.drivers.subprocess.template import GRACE_MARGIN, SubprocessTemplate
+from osrdyne.drivers.subprocess.template import GRACE_MARGIN_SECONDS, SubprocessTemplate
 from osrdyne.drivers.subprocess.watching import ProcessExit, ProcessWatch
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
@@ -65,7 +65,9 @@ class SubprocessDriver:
         self._holding = Holding(home)
         logs = template.log_directory / home.name if template.log_directory else home / "logs"
         self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
-        self._grace = pool.consumer_timeout + GRACE_MARGIN if template.stop_grace is None else template.stop_grace
+        self._grace = (
+            pool.consumer_timeout + GRACE_MARGIN_SECONDS if template.stop_grace is None else template.stop_grace
+        )
         self._watching = ProcessWatch(self._grace, self._on_exit)
         #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
@@ -77,7 +79,8 @@ class SubprocessDriver:
         self._reports = ExitReports(self._launcher, self._unread, self._grace, self._follow)
         #: Ids of workers whose end is reported and whose record is still there.
         self._reported_ids: set[str] = set()
-        self._tidied: float | None = None
+        #: When logs were last held to their limit, in seconds of `control.clock`.
+        self._tidied_at: float | None = None
         LeftOver("kill").report(map(str, self._records.running_elsewhere()))
         control.raise_open_files()
 
@@ -103,7 +106,9 @@ class SubprocessDriver:
                 return
             stopping = self._watching.terminate(name)
             if stopping is None:
-                raise DriverError(f"cannot stop the worker of key {key!r}: no free descriptor; raise its LimitNOFILE")
+                raise DriverError(
+                    f"cannot stop the worker of key {key!r}: no free descriptor; raise the daemon's LimitNOFILE"
+                )
             self._records.write(stopping)
         log.info("worker asked to stop", extra=fields(stopping))
 
@@ -186,7 +191,7 @@ class SubprocessDriver:
             return self._settled(name)
         except OSError as error:
             raise DriverError(
-                f"cannot see which workers run: {error.strerror}; raise its LimitNOFILE if files run out"
+                f"cannot see which workers run: {error.strerror}; raise the daemon's LimitNOFILE if files run out"
             ) from error
 
     def _settled(self, name: str) -> ProcessRecord | None:
@@ -243,9 +248,9 @@ class SubprocessDriver:
 
     async def _tidy(self, running: dict[str, ProcessRecord]) -> None:
         now = control.clock()
-        if self._tidied is not None and now - self._tidied < _TIDY_INTERVAL_SECONDS:
+        if self._tidied_at is not None and now - self._tidied_at < _TIDY_INTERVAL_SECONDS:
             return
-        self._tidied = now
+        self._tidied_at = now
         try:
             await asyncio.to_thread(self._launcher.tidy, running)
         except OSError as error:

@@ -68,13 +68,13 @@ class Launcher:
     async def launch(self, name: str, record: ProcessRecord) -> control.Identity:
         """Start the worker of `record`. Raises `DriverError` that says what failed and what to do.
 
-        Waits in a thread until the programs run: on a busy machine that takes tens of milliseconds, for each of three.
+        Waits in a thread until the program runs: on a busy machine that takes tens of milliseconds.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._launch, name, record, self._environment(record))
 
     def close(self) -> None:
-        """End the thread, in which nothing may be under way."""
+        """End the thread. Call it when no start is under way."""
         self._thread.shutdown(wait=False)
 
     def _launch(self, name: str, record: ProcessRecord, environment: dict[str, str]) -> control.Identity:
@@ -154,7 +154,7 @@ class Launcher:
 
 
 def heading(record: ProcessRecord) -> dict[str, object]:
-    """Return what says in a log who a worker is: nothing that depends on when it is read."""
+    """Return the heading of a worker's lines in a log: who it is, and nothing that changes while it runs."""
     return {
         "key": record.key,
         "pool": record.pool,

@@ -23,7 +23,7 @@ LEAST_LOG = 8192
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker
 #: takes a request from a worker that held it longer than that timeout, so more waiting gains nothing.
-GRACE_MARGIN = 60.0
+GRACE_MARGIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SubprocessTemplate:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Absolute path; None for the daemon's own working directory.
     working_directory: Path | None = None
-    #: Seconds between SIGTERM and SIGKILL; None for the pool's consumer timeout plus `GRACE_MARGIN`.
+    #: Seconds between SIGTERM and SIGKILL; None for the pool's consumer timeout plus `GRACE_MARGIN_SECONDS`.
     stop_grace: Seconds | None = None
     #: Absolute path of a directory for logs; None for a directory beside the records.
     log_directory: Path | None = None

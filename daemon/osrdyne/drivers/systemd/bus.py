@@ -24,7 +24,7 @@ with extra("osrdyne[systemd]"):
 
 #: Longest wait for one answer, and for a connection, in seconds. As long as sd-bus(3) waits by default: a machine that
 #: starts a hundred workers keeps systemd busy for longer than 10 s.
-TIMEOUT = 25.0
+TIMEOUT_SECONDS = 25.0
 
 #: Most calls that wait for their answer at once. systemd answers one after the other, and the timeout of a call should
 #: cover its own answer, not those of a hundred calls before it.
@@ -86,7 +86,7 @@ def default_address(manager: str) -> str:
 class DBusConnection:
     """A connection to `peer`, a name on the bus, opened by `connect` or the first call. `timeout` in seconds."""
 
-    def __init__(self, address: str, peer: str, listener: Listener, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, address: str, peer: str, listener: Listener, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self.address = address
         self._peer = peer
         self._listener = listener

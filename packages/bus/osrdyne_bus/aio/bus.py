@@ -241,7 +241,7 @@ class AsyncBus:
     async def until_known(self, address: Callable[[Scheme], str]) -> None:
         """Return when all routers of a mesh know a subscription of this bus; at once where that cannot be known."""
         if (to_peer := self._connection.present) is not None:
-            await mesh.known(to_peer, address(to_peer.scheme))
+            await mesh.until_known(to_peer, address(to_peer.scheme))
 
     async def fanouts(self, target: Target, timeout: float) -> str | None:
         """Return how a router delivers a fanout, `multicast` where it is configured; None where that cannot be known.

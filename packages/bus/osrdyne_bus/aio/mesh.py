@@ -18,10 +18,10 @@ KNOWN_SECONDS = 5.0
 _ANSWER_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
 
 
-async def known(to_peer: PeerConnection, address: str) -> None:
-    """Return when all routers know a receiver of the peer's; at once where that cannot be known. Never raises.
+async def until_known(to_peer: PeerConnection, address: str) -> None:
+    """Wait until all routers know the address of a receiver, for KNOWN_SECONDS at most. Raises nothing.
 
-    A router that does not answer is waited for until KNOWN_SECONDS.
+    Returns at once where the peer is not a router, or does not say what others know.
     """
     connection, fields = to_peer.connection, {"peer": to_peer.connection.peer, "address": address}
     if not to_peer.scheme.routed:
@@ -30,16 +30,16 @@ async def known(to_peer: PeerConnection, address: str) -> None:
         async with asyncio.timeout(KNOWN_SECONDS), RouterManagement.opened(connection) as routers:
             if routers is not None:
                 own, others = await routers.others(_ANSWER_SECONDS)
-                await asyncio.gather(*(_known_at(routers, at, address, own) for at in others.values()))
+                await asyncio.gather(*(_until_known_at(routers, at, address, own) for at in others.values()))
     except TimeoutError:
         log.warning("some routers do not know an address yet, or do not say so", extra=fields)
     except MessagingError as error:
         log.debug("a router does not say which routers know an address", extra={**fields, "reason": str(error)})
 
 
-async def _known_at(routers: RouterManagement, at: str, address: str, own: str) -> None:
+async def _until_known_at(routers: RouterManagement, at: str, address: str, own: str) -> None:
     while True:
-        # A router that has just come may have no way back yet.
+        # A router that has just started may not have a route for its answer yet.
         with suppress(TimeoutError, DeliveryFailure):
             if own in (await routers.read(address, _ANSWER_SECONDS, at=at)).get("remoteHostRouters", ()):
                 return
@@ -58,7 +58,7 @@ async def distribution(to_peer: PeerConnection, address: str, timeout: float) ->
         async with asyncio.timeout(timeout), RouterManagement.opened(connection) as routers:
             if routers is None:
                 return None
-            await to_peer.sender(address)  # a router knows an address when a link has it
+            await to_peer.sender(address)  # a router knows an address while a link is attached to it
             return str((await routers.read(address, timeout)).get("distribution", "")) or None
     except (TimeoutError, MessagingError) as error:
         log.debug("a router does not say how it delivers to an address", extra={**fields, "reason": repr(error)})

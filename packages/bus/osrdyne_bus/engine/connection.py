@@ -205,7 +205,7 @@ class BusConnection:
 
     async def _attach(self, link: Any, ours: LinkT) -> LinkT:
         self._links[hash(link)] = ours
-        await ours.attached()
+        await ours.attach()
         return ours
 
     def _begin_session(self) -> Any:

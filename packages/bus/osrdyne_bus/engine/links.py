@@ -31,7 +31,7 @@ class LinkOwner(Protocol):
         """Forget a link."""
 
     def given_up(self, link: Any) -> None:
-        """A link is closed before the peer has answered it."""
+        """Note that a link was closed here before the peer answered it."""
 
 
 class BusLink(ABC):
@@ -48,7 +48,7 @@ class BusLink(ABC):
 
     @property
     def key(self) -> int:
-        """What a connection knows the link by."""
+        """The number by which a connection finds the link."""
         return hash(self._link)
 
     @property
@@ -59,8 +59,8 @@ class BusLink(ABC):
     def is_open(self) -> bool:
         return self.ended is None and self._attached.done()
 
-    async def attached(self) -> Self:
-        """Wait until the peer has taken the link. Raises LinkRefused and PeerLost."""
+    async def attach(self) -> Self:
+        """Attach the link, and wait until the peer has attached it, too. Raises LinkRefused and PeerLost."""
         self._link.open()
         self._owner.flush_soon()
         try:
@@ -81,12 +81,12 @@ class BusLink(ABC):
         """What the link is attached to."""
 
     def opened(self) -> None:
-        """The peer attached the link."""
+        """Note that the peer attached the link."""
         if self.ended is None and not self._attached.done():
             self._attached.set_result(None)
 
     def end(self, why: MessagingError) -> None:
-        """The link is no longer there."""
+        """Note that the link has ended, and why."""
         if self.ended is not None:
             return
         self.ended = why
@@ -98,7 +98,7 @@ class BusLink(ABC):
 
     @abstractmethod
     def flowed(self) -> None:
-        """The peer said something about credit."""
+        """Act on what the peer said about credit."""
 
     def free(self) -> None:
         """Leave nothing of the link in the engine."""

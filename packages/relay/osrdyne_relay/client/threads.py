@@ -1,4 +1,4 @@
-"""The client for threads: the one for asyncio, behind a portal."""
+"""The relay client for programs with threads: it runs the client for asyncio in a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from osrdyne_runtime.portal import Portal
 
 T = TypeVar("T")
 
-#: Makes the work of an asynchronous client.
+#: Given the asynchronous client, returns the coroutine that it shall run.
 Work = Callable[[AsyncRelayClient], Coroutine[Any, Any, T]]
 
 
-class _Opened:
-    """What one process has: the portal, and the client behind it while it is open."""
+class _ProcessClient:
+    """The client of one process while it is open, and the portal to the thread that runs it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.portal: Portal | None = None
-        #: With what stops the portal.
+        #: The client, and the finalizer that stops the portal.
         self.client: tuple[AsyncRelayClient, weakref.finalize[Any, Any]] | None = None
 
     @property
@@ -45,38 +45,38 @@ class _Opened:
 
 
 class Connections:
-    """An asynchronous client behind a portal, from the first use to `close`. What is pickled or forked has its own."""
+    """An asynchronous client behind a portal, from the first use to `close`. A pickled or forked copy has its own."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
-        #: By process: a fork has its own. What it inherits is kept, because its end would close what the other uses.
-        self._by_process = {os.getpid(): _Opened()}
+        #: By process id. A fork keeps what it inherits: to drop that would close connections that its parent uses.
+        self._by_process = {os.getpid(): _ProcessClient()}
 
     @property
-    def _here(self) -> _Opened:
+    def _here(self) -> _ProcessClient:
         found = self._by_process.get(os.getpid())
         # Several threads may come here first; all get the same.
-        return found or self._by_process.setdefault(os.getpid(), _Opened())
+        return found or self._by_process.setdefault(os.getpid(), _ProcessClient())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Connections, (self.nodes,)
 
-    def run(self, work: Work[T], made_here: queue.SimpleQueue[_Wanted | None] | None = None) -> T:
+    def run(self, work: Work[T], wanted: queue.SimpleQueue[_WantedChunk | None] | None = None) -> T:
         """Have the client do something, and wait for it. Raises NodeLost when this was closed meanwhile.
 
-        Chunks that `made_here` asks for are made in this thread.
+        Makes the chunks that `wanted` asks for, in this thread.
 
         Raises RuntimeError in the thread of the loop, where only a finalizer or the like can call it.
         """
         if self._here.is_own_thread:
             raise RuntimeError("this thread runs the loop of the relay client, and cannot wait for it")
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        if made_here is not None:
-            future.add_done_callback(lambda _: made_here.put(None))
+        if wanted is not None:
+            future.add_done_callback(lambda _: wanted.put(None))
         try:
             portal = self._start(work, future)
-            while made_here is not None and (wanted := made_here.get()) is not None:
-                wanted.make()
+            while wanted is not None and (chunk := wanted.get()) is not None:
+                chunk.make()
             return portal.result(future)
         except BaseException:  # by Ctrl-C, for example
             future.cancel()
@@ -88,7 +88,7 @@ class Connections:
             if here.client is None:
                 here.portal, client = Portal("relay client", NodeLost), AsyncRelayClient(self.nodes)
                 here.portal.open(_until_calls_end(client))
-                # For one that is dropped without `close`. A program that ends needs it no more.
+                # Where this object is dropped without `close`. At the end of the program the thread ends anyway.
                 stop = weakref.finalize(self, here.portal.stop)
                 stop.atexit = False
                 here.client = client, stop
@@ -127,15 +127,15 @@ async def _until_calls_end(client: AsyncRelayClient) -> AsyncIterator[None]:
                 await asyncio.wait(others)
 
 
-class _Wanted:
-    """A chunk that the loop waits for, and a thread makes."""
+class _WantedChunk:
+    """A chunk that the loop waits for, and the caller's thread makes."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self.chunk: concurrent.futures.Future[bytes | None] = concurrent.futures.Future()
 
     def make(self) -> None:
-        """Make it; None stands for the end. Raises what is not an Exception."""
+        """Make it; None stands for the end. An Exception goes to the call; others, as KeyboardInterrupt, are raised."""
         if self.chunk.set_running_or_notify_cancel():
             try:
                 self.chunk.set_result(next(self._chunks, None))
@@ -151,7 +151,7 @@ def _runs_a_loop() -> bool:
     return True
 
 
-def _made_here(source: Source, wanted: queue.SimpleQueue[_Wanted | None]) -> Source:
+def _made_here(source: Source, wanted: queue.SimpleQueue[_WantedChunk | None]) -> Source:
     """Return a source whose chunks are made in the thread that reads `wanted`. Raises InvalidCall."""
     if isinstance(source, AsyncIterable):
         raise InvalidCall("chunks that are waited for are for asyncio: give a file or an iterable of bytes")
@@ -159,12 +159,12 @@ def _made_here(source: Source, wanted: queue.SimpleQueue[_Wanted | None]) -> Sou
 
 
 def _each(source: Iterable[bytes]) -> Iterator[bytes]:
-    yield from filter(None, source)  # whose iterator is made in that thread, too
+    yield from filter(None, source)  # a generator, so that `iter(source)` too is called in the thread that reads
 
 
-async def _chunks(chunks: Iterator[bytes], wanted: queue.SimpleQueue[_Wanted | None]) -> AsyncIterator[bytes]:
+async def _chunks(chunks: Iterator[bytes], wanted: queue.SimpleQueue[_WantedChunk | None]) -> AsyncIterator[bytes]:
     while True:
-        wanted.put(one := _Wanted(chunks))
+        wanted.put(one := _WantedChunk(chunks))
         chunk = await asyncio.wrap_future(one.chunk)
         if chunk is None:
             return
@@ -178,8 +178,8 @@ class BlockingStreams:
         self._connections = connections
 
     def store(self, name: str, source: Source) -> BlockingStream:
-        """Store a stream. Raises StreamLost, another RelayError, and what the source raises but for OSError."""
-        wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
+        """Store a stream. Raises a RelayError, and what the source raises; StreamLost in place of its OSError."""
+        wanted: queue.SimpleQueue[_WantedChunk | None] = queue.SimpleQueue()
         made = _made_here(source, wanted)
 
         async def store(client: AsyncRelayClient) -> StoredStream:
@@ -207,7 +207,7 @@ class BlockingStreams:
             raise cut_off(stream) from None
 
     def remove(self, stream: str) -> None:
-        """Remove it. Does nothing where it is not there, or no node can be reached: then it expires.
+        """Remove a stream. Does nothing where it is not there, or where no node can be reached: then it expires.
 
         Where a loop runs in this thread, as when a generator that reads the stream is collected, it does not wait.
         """
@@ -280,7 +280,7 @@ class RelayClient:
         self.close()
 
     def close(self) -> None:
-        """End the connections and the thread: those of calls in flight with their calls. The next call has others."""
+        """End the connections and the thread: those of calls in flight with their calls. The next call opens others."""
         self._connections.close()
 
     def call(
@@ -298,11 +298,13 @@ class RelayClient:
         docs/reference/relay-errors.md has a table. An exception in this thread, as by Ctrl-C, ends the connection, and
         so cancels the call.
         """
-        wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
-        whole = checked_request(request)
-        whole = replace(whole, streams={name: _made_here(stream, wanted) for name, stream in whole.streams.items()})
+        wanted: queue.SimpleQueue[_WantedChunk | None] = queue.SimpleQueue()
+        checked = checked_request(request)
+        checked = replace(
+            checked, streams={name: _made_here(stream, wanted) for name, stream in checked.streams.items()}
+        )
         response = self._connections.run(
-            lambda client: client.call(endpoint, whole, timeout=timeout, pickup_timeout=pickup_timeout), wanted
+            lambda client: client.call(endpoint, checked, timeout=timeout, pickup_timeout=pickup_timeout), wanted
         )
         streams = {
             name: BlockingStream(self._streams, stream.id, stream.size) for name, stream in response.streams.items()

@@ -1,6 +1,6 @@
 """Connections to the real Redis: what they are made with, and how they are opened, taken over and closed.
 
-The library's own retries are off: `retrying` tries again. User, password and certificates are read again at each
+redis-py's own retries are off: `redis.retrying` tries again. User, password and certificates are read again at each
 connection.
 """
 
@@ -30,8 +30,8 @@ from osrdyne_runtime.settings import secrets
 
 log = log_lines.logger(__name__)
 
-#: The arguments of AUTH; none where nothing is to be shown.
-_Shown = tuple[str, ...]
+#: The arguments of AUTH; empty where the connection does not log in.
+_AuthArguments = tuple[str, ...]
 
 #: Seconds after which the kernel gives up what it could not deliver. Shorter than a call's hash stays after its end, so
 #: that a late command finds it.
@@ -47,7 +47,7 @@ _KEEPALIVE = {
 class _Login(CredentialProvider):
     """User and password, as they are when a connection is made; the last ones that were read while they cannot be.
 
-    Empty where there are none, or not yet: the connection then shows nothing.
+    Empty where there are none, or not yet: the connection then does not log in.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
@@ -56,7 +56,7 @@ class _Login(CredentialProvider):
         self._known = self._read()
         self._outage = OutageLog(log, "the log-in of Redis", meanwhile="the last one that was read counts")
 
-    def get_credentials(self) -> _Shown:  # type: ignore[override] # which takes an empty tuple, too
+    def get_credentials(self) -> _AuthArguments:  # type: ignore[override] # which takes an empty tuple, too
         try:
             self._known = self._read()
         except SettingsError as error:
@@ -65,10 +65,10 @@ class _Login(CredentialProvider):
             self._outage.over(time.monotonic())
         return self._known
 
-    async def get_credentials_async(self) -> _Shown:  # type: ignore[override]
+    async def get_credentials_async(self) -> _AuthArguments:  # type: ignore[override]
         return self.get_credentials()
 
-    def _read(self) -> _Shown:
+    def _read(self) -> _AuthArguments:
         address = self._settings.address()
         user = self._settings.user or unquote(address.username or "")
         password = unquote(address.password or "")
@@ -86,17 +86,17 @@ class _TlsConnection(SSLConnection):
 
 
 def pool_of(settings: RedisSettings) -> ConnectionPool:
-    """Return a pool for commands and pulses, whose size `run` bounds. Raises SettingsError."""
+    """Return a pool for commands and pulses. It has no bound: `RedisClient` bounds it. Raises SettingsError."""
     address = settings.address()
     options: dict[str, Any] = {
         "host": address.hostname,
         "port": address.port or 6379,
         "db": int(address.path.strip("/") or 0),
         "credential_provider": _Login(settings),
-        "protocol": 2,
-        "driver_info": None,
+        "protocol": 2,  # RESP2
+        "driver_info": None,  # no CLIENT SETINFO at each connection
         "socket_connect_timeout": settings.connect_timeout,
-        "socket_timeout": None,
+        "socket_timeout": None,  # `redis.client` times the answers
         "socket_keepalive": True,
         "socket_keepalive_options": _KEEPALIVE,
         "retry": Retry(NoBackoff(), 0),
@@ -126,7 +126,7 @@ async def opened(pool: ConnectionPool) -> AbstractConnection:
 
 
 def certificate_fault(settings: RedisSettings, error: BaseException) -> str | None:
-    """Return what is wrong with the certificate of Redis, and what to do; None where an error is another."""
+    """Return what is wrong with the certificate of Redis, and what to do; None for any other error."""
     return certificate_faults.fault(error, authority=settings.ca_file, setting="relay.redis.ca_file")
 
 

@@ -22,8 +22,8 @@ _POLL_SECONDS, _ANSWER_SECONDS = 30.0, 60.0
 _FIRST_POLL_SECONDS = 1.0
 #: Seconds for a poll to end when the worker stops.
 _END_SECONDS = 5.0
-#: First and longest pause before another node is tried.
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+#: First and longest pause before another node is tried, in seconds.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 10.0
 
 
 class Polling:
@@ -35,7 +35,8 @@ class Polling:
     async def run(self, stop: asyncio.Event) -> None:
         """Poll and do requests, one after the other, until `stop` is set."""
         clock = asyncio.get_running_loop().time
-        retry, outage = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE), OutageLog(log, "the relay", tolerated=1)
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS)
+        outage = OutageLog(log, "the relay", tolerated=1)
         while not stop.is_set():
             nodes = self._session.nodes
             url = nodes.order()[retry.failures % len(nodes.urls)]
@@ -43,7 +44,7 @@ class Polling:
                 received = await self._poll(url, stop, _FIRST_POLL_SECONDS if retry.failures else _POLL_SECONDS)
             except RelayError as error:
                 outage.failed(str(error), clock(), node=url)
-                await stopped_within(stop, retry.failed())
+                await pause(stop, retry.failed())
                 continue
             if retry.failures:
                 nodes.worked(url)
@@ -91,10 +92,10 @@ class Polling:
         return ReceivedRequest(url, request, self._endpoint, shown, body, streams)
 
 
-async def stopped_within(stop: asyncio.Event, within: float) -> None:
-    """Wait for the stop, for some seconds at most."""
+async def pause(stop: asyncio.Event, seconds: float) -> None:
+    """Wait for some seconds, or less when the stop comes first."""
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(seconds):
             await stop.wait()
     except TimeoutError:
         pass

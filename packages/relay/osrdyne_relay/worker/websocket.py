@@ -13,7 +13,7 @@ from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session, Socket
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
 from osrdyne_relay.redis.names import is_id
-from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
+from osrdyne_relay.worker.polling import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, pause
 from osrdyne_relay.worker.request_runner import ReceivedRequest, RequestRunner
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
@@ -127,7 +127,7 @@ class WebSocketReceiver:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Get and do requests until `stop` is set, and work in hand is done."""
-        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS)
         nodes = self._session.nodes
         try:
             while not stop.is_set():
@@ -141,7 +141,7 @@ class WebSocketReceiver:
                         nodes.worked(url)
                         retry.worked()
                     self._outage.failed(str(error), asyncio.get_running_loop().time(), node=url)
-                    await stopped_within(stop, retry.failed())
+                    await pause(stop, retry.failed())
             while self._in_hand:
                 await asyncio.wait(self._in_hand)
         finally:

@@ -99,7 +99,7 @@ def test_a_key_that_was_asked_for_shows_how_its_workers_ended_also_when_it_has_g
         "    Traceback",
         "    FileNotFoundError: data/XX.json",
     ]
-    assert ("it was not called lately" in " ".join(lines)) is False
+    assert "it was not called lately" not in " ".join(lines)
     assert "Traceback" not in text({**DOCUMENT, "keys": keys, "ends": [END]})
 
 
@@ -113,7 +113,7 @@ def test_the_table_shows_all_that_is_known_of_a_key() -> None:
     assert lines[4].split() == ["42", "failed", "3", "0", "-", "0", "9m58s", "-", "exit", "3"]
 
 
-def test_counts_that_are_not_there_yet_have_no_age() -> None:
+def test_message_counts_that_were_not_read_yet_are_unknown_and_have_no_age() -> None:
     assert text(DOCUMENT | {"counts_age": None}).splitlines()[2] == "driver noop, 1 key(s), message counts unknown"
     assert text(DOCUMENT | {"keys": []}).splitlines()[2] == "driver noop, 0 key(s)"
 
@@ -124,21 +124,21 @@ def test_a_daemon_that_cannot_act_says_why() -> None:
     assert "waiting (cannot act, and tries again by itself; workers go on)\nwhy: nothing listens there" in shown_text
 
 
-def test_a_management_api_that_does_not_answer_is_said_above_the_keys() -> None:
+def test_a_management_api_that_does_not_answer_is_reported_above_the_keys() -> None:
     shown_text = text(DOCUMENT | {"uncounted": "no management API at http://b:15672: refused"})
 
     assert "\nmessages are not counted: no management API at http://b:15672: refused\n" in shown_text
 
 
-def test_a_warning_is_said_above_the_keys() -> None:
+def test_a_warning_is_shown_above_the_keys() -> None:
     assert "\nwarning: core-parked holds 2" in text(DOCUMENT | {"warnings": ["core-parked holds 2 message(s)"]})
 
 
-def test_an_alarm_of_the_broker_is_said_above_the_keys() -> None:
+def test_an_alarm_of_the_broker_is_shown_above_the_keys() -> None:
     assert "\nbroker alarm (memory): it takes no publishes until that is over" in text(DOCUMENT | {"alarm": "memory"})
 
 
-def test_what_a_daemon_shows_that_does_not_lead_is_called_old_or_another_ones() -> None:
+def test_a_daemon_that_does_not_lead_says_that_its_keys_are_old_or_that_another_leads() -> None:
     assert "the keys as this daemon last knew them:\nkey " in text(DOCUMENT | {"state": "waiting"})
     assert "no key is known yet" in text(DOCUMENT | {"state": "waiting", "keys": []}, "42")
     standby = text(DOCUMENT | {"state": "standby", "keys": []}, "42")
@@ -146,12 +146,12 @@ def test_what_a_daemon_shows_that_does_not_lead_is_called_old_or_another_ones() 
     assert "ask the daemon that leads about keys" in standby
 
 
-def test_no_key_is_said_in_words() -> None:
+def test_a_pool_without_keys_and_a_key_that_is_not_there_get_a_sentence() -> None:
     assert "no key was called lately" in text(DOCUMENT | {"keys": []})
     assert r"key 'a\nb' has no queue and no workers" in text(DOCUMENT | {"keys": []}, "a\nb")
 
 
-def test_what_workers_say_can_neither_steer_the_terminal_nor_the_markup() -> None:
+def test_text_of_workers_controls_neither_the_terminal_nor_the_markup() -> None:
     evil = KEY | {"key": "[bold]x[/bold]", "last_error": "\x1b]0;title\x07[red]bad[/red]\nnext"}
     line = text(DOCUMENT | {"keys": [evil]}).splitlines()[4]
 
@@ -211,7 +211,7 @@ def test_an_error_is_one_line_that_says_what_where_and_what_to_do(words: tuple[s
         ('[pool]\nname = "core"\n[broker]\nvhost = "x"\n[driver]\nkind = "noop"', "broker.vhost: is not a setting"),
     ],
 )
-def test_settings_that_cannot_be_right_are_one_line_too(settings: str, why: str, tmp_path: Path) -> None:
+def test_an_error_in_settings_is_one_line_that_names_the_file(settings: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(settings)
 

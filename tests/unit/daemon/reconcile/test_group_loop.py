@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -804,10 +805,14 @@ class Exchange(Loop):
 
 async def test_a_changed_template_reaches_a_few_groups_at_a_time_and_others_go_on() -> None:
     loop = Exchange("a", "b", "c", "d", "e")
+
+    def exchanged(count: int) -> bool:
+        return len(loop.new()) == count
+
     async with running(loop.loop.run()):
         for served in ((), ("a", "b"), ("a", "b", "c", "d")):
             # Workers that were exchanged show no life yet: no other one is stopped
-            await until(lambda served=served: len(loop.new()) == min(len(served) + 2, 5))
+            await until(partial(exchanged, min(len(served) + 2, 5)))
             began = now()
             await asyncio.sleep(1.0)
             assert sorted(loop.driver.groups) == ["a", "b", "c", "d", "e"]
