@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.recommendation.outcome import Promise, Promised, Ratio
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol import foreign_json
@@ -55,7 +55,10 @@ class AppliedChange:
 
 def read(lake: AnyLake) -> tuple[AppliedChange, ...]:
     """Return the changes of a pool, the last one last. Raises `LakeError`."""
-    content = lake.read_file(FILE)
+    return _changes(lake, lake.read_file(FILE))
+
+
+def _changes(lake: AnyLake, content: bytes | None) -> tuple[AppliedChange, ...]:
     if content is None:
         return ()
     try:
@@ -68,10 +71,19 @@ def read(lake: AnyLake) -> tuple[AppliedChange, ...]:
         ) from None
 
 
-def write(lake: AnyLake, changes: Sequence[AppliedChange]) -> None:
-    """Replace the changes of a pool. Only the last ones are kept."""
+def write(lake: AnyLake, changes: Sequence[AppliedChange], before: Sequence[AppliedChange]) -> None:
+    """Replace the changes of a pool, which are `before`. Only the last ones are kept.
+
+    Raises `LakeBusy` where they are others by now: another process has written them.
+    """
     kept = [_document(each) for each in changes[-MOST_CHANGES:]]
-    lake.write_file(FILE, json.dumps({"changes": kept}))
+
+    def replaced(content: bytes | None) -> str:
+        if _changes(lake, content) != tuple(before):
+            raise LakeBusy(f"another recommend has written a change of {lake.where} meanwhile; run again")
+        return json.dumps({"changes": kept})
+
+    lake.update_file(FILE, replaced)
 
 
 def _document(change: AppliedChange) -> dict[str, Any]:

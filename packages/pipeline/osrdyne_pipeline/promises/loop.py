@@ -51,16 +51,20 @@ def noted(
 
 
 def apply(lake: AnyLake, changes: Sequence[AppliedChange], one: AppliedChange, written: Sequence[FileChange]) -> None:
-    """Keep a change, and write its files. Raises `LakeError`, `NotChanged`, and OSError.
+    """Keep a change after those that `changes` are, and write its files.
+
+    Raises `LakeBusy` where another process has kept one meanwhile: then no file is written. Raises `LakeError`,
+    `NotChanged`, and OSError.
 
     It is kept first: where this ends between the two, it is `not in force`. A change that was written and not kept
     would never be compared.
     """
-    changes_made.write(lake, [*changes, one])
+    now = (*changes, one)[-changes_made.MOST_CHANGES :]
+    changes_made.write(lake, now, changes)
     for number, edit in enumerate(written):
         try:
             edit.write()
         except (OSError, NotChanged):
             if not number:
-                changes_made.write(lake, changes)
+                changes_made.write(lake, changes, now)
             raise
