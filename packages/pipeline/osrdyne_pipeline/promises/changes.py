@@ -51,6 +51,8 @@ class AppliedChange:
     files: tuple[str, ...]
     #: Keys whose settings were recommended; what a person wrote for others is in `after`, too.
     keys: tuple[str, ...] = ()
+    #: Of these, those for which `before` has what a person wrote.
+    theirs: tuple[str, ...] = ()
 
 
 def read(lake: AnyLake) -> tuple[AppliedChange, ...]:
@@ -95,6 +97,7 @@ def _document(change: AppliedChange) -> dict[str, Any]:
         "usual": asdict(change.usual),
         "files": list(change.files),
         "keys": list(change.keys),
+        "theirs": list(change.theirs),
     }
 
 
@@ -113,6 +116,7 @@ def _change(document: Mapping[str, Any], pool: str) -> AppliedChange:
         Usual(float(document["usual"]["cold"]), float(document["usual"]["start_seconds"])),
         tuple(map(str, document["files"])),
         tuple(map(str, document["keys"])),
+        tuple(map(str, document["theirs"])),
     )
 
 

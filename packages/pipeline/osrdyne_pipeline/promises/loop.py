@@ -47,7 +47,9 @@ def noted(
         if found is not None and found.verdict == KEPT:
             usual = came.usual(tables, calls, last.after, last.at, at, usual)
     files = tuple(str(Path(each.path).absolute()) for each in written)
-    return AppliedChange(at, before, after, promise, usual, files, tuple(each.key for each in wanted.overrides))
+    keys = tuple(each.key for each in wanted.overrides)
+    theirs = tuple(key for key in keys if key in written[0].theirs)
+    return AppliedChange(at, before, after, promise, usual, files, keys, theirs)
 
 
 def apply(lake: AnyLake, changes: Sequence[AppliedChange], one: AppliedChange, written: Sequence[FileChange]) -> None:

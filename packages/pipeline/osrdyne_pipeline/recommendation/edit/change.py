@@ -42,6 +42,8 @@ class FileChange:
     after: str
     was: PoolSettings
     becomes: PoolSettings
+    #: Keys whose overrides a person wrote, of those that were there.
+    theirs: frozenset[str] = frozenset()
 
     def diff(self) -> str:
         """Return the unified diff; empty where nothing changes."""
@@ -137,12 +139,14 @@ def ansible_pool(name: str, path: Path) -> PoolSettings:
 
 def _change(wanted: WantedSettings, path: Path, finder: Finder) -> FileChange:
     before = read(path)
-    pool = _pool(before, path, finder, wanted.pool)
+    pool, was = _pool(before, path, finder, wanted.pool), _accepted(before, path, finder, wanted.pool)
+    theirs = lines.theirs(before, pool)
+    wanted = wanted.beside({key: was.overrides[key] for key in theirs if key in was.overrides})
     after = lines.exchanged(before, pool, wanted)
     becomes = _accepted(after, path, finder, wanted.pool)
     if _rest(before, path, finder, wanted.pool) != _rest(after, path, finder, wanted.pool):
         raise NotChanged(f"{path} is written in a way that cannot be changed line by line; change it by hand")
-    return FileChange(path, before, after, _accepted(before, path, finder, wanted.pool), becomes)
+    return FileChange(path, before, after, was, becomes, theirs)
 
 
 def read(path: Path) -> str:
