@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.recommendation.outcome import Recommendation
@@ -47,8 +48,11 @@ class WantedSettings:
         return replace(self, overrides=tuple(each for each in self.overrides if theirs.get(each.key) != each.delays))
 
 
-def recommended(found: Recommendation) -> WantedSettings:
-    """Return what a recommendation wants. Raises `NotChanged` where nothing is recommended."""
+def recommended(found: Recommendation, left: Mapping[str, Delays] = MappingProxyType({})) -> WantedSettings:
+    """Return what a recommendation wants; the settings of the keys `left` stay as they are.
+
+    Raises `NotChanged` where nothing is recommended.
+    """
     if not found.recommended:
         raise NotChanged(f"there is no recommendation: {'; '.join(found.reasons)}")
     overrides = tuple(
@@ -60,6 +64,7 @@ def recommended(found: Recommendation) -> WantedSettings:
         )
         for each in found.overrides
     )
+    overrides += tuple(WantedOverride(key, delays, "as before, for now") for key, delays in left.items())
     return WantedSettings(found.pool, found.unbind_delay, found.stop_delay, _summary(found), overrides)
 
 
