@@ -25,7 +25,9 @@ THEIRS, REPLACED, LONG = Delays(86_400.0, 600.0), Delays(7200.0, 600.0), Delays(
 SPANS = Delays(60.0, 15.0, ("mon 10:00-12:00",), ((3300.0, 3900.0),))
 BEFORE = PoolSettings("core", overrides={"vip": THEIRS, "LAX": REPLACED})
 AFTER = PoolSettings("core", unbind_delay=1185.0, stop_delay=15.0, overrides={"vip": THEIRS, "LAX": SPANS, "BOS": LONG})
-CHANGE = AppliedChange(1_764_288_000.5, BEFORE, AFTER, PROMISE, Usual(1.25, 18.0), ("/etc/x.toml",), ("LAX", "BOS"))
+CHANGE = AppliedChange(
+    1_764_288_000.5, BEFORE, AFTER, PROMISE, Usual(1.25, 18.0), (("--settings", "/etc/x.toml"),), ("LAX", "BOS")
+)
 
 
 def test_changes_come_back_as_they_were_written(lake: Lake) -> None:

@@ -103,3 +103,4 @@ def test_a_change_is_kept_and_one_that_nobody_keeps_is_taken_back(tmp_path: Path
     page = (tmp_path / "page.html").read_text()
     assert "What was promised and what came" in page
     assert "The promise was kept." in page
+    assert f"osrdyne pipeline recommend --pool core --settings {lake.file}" in page

@@ -44,13 +44,14 @@ TABLES = ("silver/requests", "gold/starts", "gold/key_classes", "gold/cold_start
 class _Kind:
     """A kind of file that has a pool's settings: how they are changed, and how they are read."""
 
+    option: str
     change: Callable[[WantedSettings, Path], FileChange]
     read: Callable[[str, Path], PoolSettings]
 
 
-_STACK = _Kind(change.pulumi, change.pulumi_pool)
-_ANSIBLE = _Kind(change.ansible, change.ansible_pool)
-_SETTINGS = _Kind(settings_file.settings, settings_file.settings_pool)
+_STACK = _Kind("--stack", change.pulumi, change.pulumi_pool)
+_ANSIBLE = _Kind("--ansible", change.ansible, change.ansible_pool)
+_SETTINGS = _Kind("--settings", settings_file.settings, settings_file.settings_pool)
 
 
 def _goal(word: str) -> str:
@@ -131,7 +132,7 @@ def command(
         # What a person wrote since is not taken back.
         back = going_back(before[-1], review) if review is not None and not by_hand else None
         wanted = back or (recommended(found, own(there, sorted(ask.left))) if found.recommended else None)
-        edits = [kind.change(wanted, file) for kind, file in files] if wanted else []
+        edits = [replace(kind.change(wanted, file), option=kind.option) for kind, file in files] if wanted else []
         written = [edit for edit in edits if apply and edit.before != edit.after]
         if wanted and written:
             at = time.time() if in_force is None else in_force.timestamp()
@@ -143,6 +144,8 @@ def command(
         "review": _reviewed(before, review, by_hand=by_hand),
         "goes_back": back is not None,
         "waits": [asdict(each) for each in found_waits],
+        "files": [(kind.option, str(file.absolute())) for kind, file in files]
+        or list(before[-1].files if before else ()),
     }
     place.write_file(FILE, json_text.dumps(document))
     if json:
@@ -177,7 +180,6 @@ def _reviewed(before: tuple[AppliedChange, ...], review: Review | None, *, by_ha
     last = before[-1]
     return {
         "at": promises_text.moment(last.at),
-        "files": list(last.files),
         "promised": last.promise is not None,
         **asdict(review),
         "notes": promises_text.notes(last, review, by_hand=by_hand),

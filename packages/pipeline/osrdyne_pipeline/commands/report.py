@@ -81,6 +81,7 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         document = foreign_json.read(content, most=foreign_json.MOST_BYTES_OF_ENGINES)
         said, reviewed = evidence(document), review(document)
         reasons = "; ".join(document["reasons"])
+        files = tuple((str(option), str(file)) for option, file in document.get("files", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(
             f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
@@ -89,5 +90,6 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         found,
         evidence=said,
         review=reviewed,
+        files=files,
         no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence,
     )

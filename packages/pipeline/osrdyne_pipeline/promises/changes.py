@@ -47,8 +47,8 @@ class AppliedChange:
     #: None where a change was taken back.
     promise: Promise | None
     usual: Usual
-    #: The files that were written.
-    files: tuple[str, ...]
+    #: The files that were written, each with the option of `recommend` that names it.
+    files: tuple[tuple[str, str], ...]
     #: Keys whose settings were recommended; what a person wrote for others is in `after`, too.
     keys: tuple[str, ...] = ()
     #: Of these, those for which `before` has what a person wrote.
@@ -114,7 +114,7 @@ def _change(document: Mapping[str, Any], pool: str) -> AppliedChange:
         PoolSettings.from_mapping({"name": pool, **document["after"]}),
         None if promise is None else _promise(promise),
         Usual(float(document["usual"]["cold"]), float(document["usual"]["start_seconds"])),
-        tuple(map(str, document["files"])),
+        tuple((str(option), str(file)) for option, file in document["files"]),
         tuple(map(str, document["keys"])),
         tuple(map(str, document["theirs"])),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from osrdyne_pipeline.promises import came
@@ -46,7 +45,7 @@ def noted(
         usual = last.usual
         if found is not None and found.verdict == KEPT:
             usual = came.usual(tables, calls, last.after, last.at, at, usual)
-    files = tuple(str(Path(each.path).absolute()) for each in written)
+    files = tuple((each.option, str(each.path.absolute())) for each in written)
     keys = tuple(each.key for each in wanted.overrides)
     theirs = tuple(key for key in keys if key in written[0].theirs)
     return AppliedChange(at, before, after, promise, usual, files, keys, theirs)

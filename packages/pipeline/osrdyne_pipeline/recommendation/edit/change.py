@@ -44,6 +44,8 @@ class FileChange:
     becomes: PoolSettings
     #: Keys whose overrides a person wrote, of those that were there.
     theirs: frozenset[str] = frozenset()
+    #: The option of `recommend` that names it.
+    option: str = ""
 
     def diff(self) -> str:
         """Return the unified diff; empty where nothing changes."""
