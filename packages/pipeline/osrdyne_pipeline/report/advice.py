@@ -33,7 +33,8 @@ def next_steps(content: ReportContent) -> list[NextStep]:
         _unknown(content),
         _rejects(content),
     ]
-    return [step for step in found if step is not None]
+    steps = [step for step in found if step is not None]
+    return steps or [NextStep("Nothing to do", "No advice follows from what was recorded.")]
 
 
 def _last_change(content: ReportContent) -> NextStep | None:
@@ -47,7 +48,7 @@ def _last_change(content: ReportContent) -> NextStep | None:
 
 
 def _delays(content: ReportContent) -> NextStep | None:
-    if content.review is not None and content.review.goes_back:
+    if content.key is not None or (content.review is not None and content.review.goes_back):
         return None
     evidence = content.evidence
     if evidence is None:
