@@ -16,7 +16,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,6 +98,14 @@ class Lake:
     def write_file(self, name: str, text: str) -> None:
         """Replace a file beside the tables in one step."""
         replace_file(self.home / name, text)
+
+    def update_file(self, name: str, new: Callable[[bytes | None], str]) -> None:
+        """Replace a file beside the tables by what `new` makes of its content, with no other update in between.
+
+        What `new` raises leaves the file as it was. Raises `LakeBusy` where another process updates one.
+        """
+        with self.only_writer("update"):
+            self.write_file(name, new(self.read_file(name)))
 
     def remove_file(self, name: str) -> None:
         """Remove a file beside the tables, if there is one."""

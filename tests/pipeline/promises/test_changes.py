@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
-from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.promises import changes, loop, text
 from osrdyne_pipeline.promises.changes import AppliedChange, Usual
@@ -23,18 +25,20 @@ THEIRS, REPLACED, LONG = Delays(86_400.0, 600.0), Delays(7200.0, 600.0), Delays(
 SPANS = Delays(60.0, 15.0, ("mon 10:00-12:00",), ((3300.0, 3900.0),))
 BEFORE = PoolSettings("core", overrides={"vip": THEIRS, "LAX": REPLACED})
 AFTER = PoolSettings("core", unbind_delay=1185.0, stop_delay=15.0, overrides={"vip": THEIRS, "LAX": SPANS, "BOS": LONG})
-CHANGE = AppliedChange(1_764_288_000.5, BEFORE, AFTER, PROMISE, Usual(1.25, 18.0), ("/etc/x.toml",), ("LAX", "BOS"))
+CHANGE = AppliedChange(
+    1_764_288_000.5, BEFORE, AFTER, PROMISE, Usual(1.25, 18.0), (("--settings", "/etc/x.toml"),), ("LAX", "BOS")
+)
 
 
 def test_changes_come_back_as_they_were_written(lake: Lake) -> None:
     assert changes.read(lake) == ()
     back = replace(CHANGE, promise=None)
-    changes.write(lake, [CHANGE, back])
+    changes.write(lake, [CHANGE, back], [])
     assert changes.read(lake) == (CHANGE, back)
 
 
 def test_only_the_last_changes_are_kept(lake: Lake) -> None:
-    changes.write(lake, [replace(CHANGE, at=float(number)) for number in range(60)])
+    changes.write(lake, [replace(CHANGE, at=float(number)) for number in range(60)], [])
     assert [change.at for change in changes.read(lake)] == list(map(float, range(10, 60)))
 
 
@@ -101,6 +105,33 @@ def test_a_change_of_which_no_file_was_written_is_not_kept(lake: Lake, tmp_path:
     with pytest.raises(NotChanged, match="has changed meanwhile"):
         loop.apply(lake, [], CHANGE, [two, one])
     assert changes.read(lake) == (CHANGE,)
+
+
+def test_of_two_changes_at_once_one_is_kept_and_the_other_writes_nothing(lake: Lake, tmp_path: Path) -> None:
+    one, two = edit(tmp_path, "one"), edit(tmp_path, "two")
+    before = changes.read(lake)
+    loop.apply(lake, before, CHANGE, [one])
+    with pytest.raises(LakeBusy, match=r"another recommend has written a change .* run again"):
+        loop.apply(lake, before, replace(CHANGE, at=1.0), [two])
+    assert changes.read(lake) == (CHANGE,)
+    assert (tmp_path / "two").read_text() == "before"
+
+
+def test_of_many_changes_of_a_file_at_once_one_is_written(tmp_path: Path) -> None:
+    edits = [replace(edit(tmp_path, "one"), after=f"after {number}") for number in range(8)]
+    begin = Barrier(len(edits))
+
+    def write(one: FileChange) -> str | None:
+        begin.wait()
+        try:
+            one.write()
+        except NotChanged:
+            return None
+        return one.after
+
+    with ThreadPoolExecutor(len(edits)) as pool:
+        written = [text for text in pool.map(write, edits) if text is not None]
+    assert written == [(tmp_path / "one").read_text()]
 
 
 def test_settings_that_a_person_changed_since_are_told_from_those_of_the_change() -> None:

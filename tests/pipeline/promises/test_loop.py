@@ -93,8 +93,14 @@ def test_a_change_is_kept_and_one_that_nobody_keeps_is_taken_back(tmp_path: Path
     lake.days(AFTER, lake.settings, 4)
     last = lake.recommend()
     assert (last["review"]["verdict"], last["review"]["promised"]) == ("kept", False)
+    # And what was taken back is not recommended again until as many days have passed as showed that it was wrong
+    assert last["recommended"] is False
+    assert last["reasons"][0].endswith("6 new whole days are needed, and there are 3")
+    lake.days(AFTER, lake.settings, 5)
+    assert lake.recommend()["recommended"] is True
     # And the report says what became of it
     lake.run("report", "--output", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     assert "What was promised and what came" in page
     assert "The promise was kept." in page
+    assert f"osrdyne pipeline recommend --pool core --settings {lake.file}" in page

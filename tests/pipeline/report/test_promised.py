@@ -52,6 +52,22 @@ def test_a_broken_promise_is_the_next_step_and_names_its_keys(cold: list[int], k
     assert not any(each.what.startswith("Review and apply") for each in advice.next_steps(found))
 
 
+@pytest.mark.parametrize(
+    "files, words",
+    [
+        ((("--settings", "/etc/osrdyne/core/settings.toml"),), "--settings /etc/osrdyne/core/settings.toml"),
+        ((("--ansible", "/srv/a b.yml"), ("--settings", "/x")), "--ansible '/srv/a b.yml' --settings /x"),
+        ((), "--stack infra/stacks/Pulumi.STACK.yaml"),
+    ],
+)
+def test_the_command_names_the_files_that_have_the_settings(files: tuple[tuple[str, str], ...], words: str) -> None:
+    broken = shown(dataclasses.replace(AS_PROMISED, cold=np.array([290, 100])))
+    for found, title in ((broken, "Go back"), (samples.full(), "Review and apply")):
+        steps = advice.next_steps(dataclasses.replace(found, files=files))
+        (step,) = [each for each in steps if each.what.startswith(title)]
+        assert step.command == f"osrdyne pipeline recommend --pool {found.pool} {words}"
+
+
 def test_a_change_that_is_not_in_force_is_to_be_looked_at() -> None:
     found = shown(dataclasses.replace(AS_PROMISED, cold=2 * AS_PROMISED.cold))
     assert "The change is not in force." in page(found)

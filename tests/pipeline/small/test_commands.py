@@ -232,6 +232,40 @@ def test_commands_that_only_read_work_on_a_lake_that_cannot_be_written(
         assert CliRunner().invoke(PIPELINE, [*command, *words]).exit_code == status, command
 
 
+@pytest.mark.full
+def test_a_page_of_a_key_says_of_it_what_the_tables_say(lake: Lake, tmp_path: Path) -> None:
+    made = made_small(lake, random_history(1, keys=4, events_of_a_key=60))
+    words = ["report", "--pool", "core", "--lake", str(lake.home.parent), "--json"]
+    output = ["--output", str(tmp_path / "page.html")]
+
+    def totals(*more: str) -> dict[str, int]:
+        done = CliRunner().invoke(PIPELINE, [*words, *output, *more])
+        assert done.exit_code == 0, done.output
+        said: dict[str, int] = json.loads(done.stdout)
+        return said
+
+    names = ("events", "requests", "failed", "cold", "waited_ms", "up_ms", "busy_ms", "unknown")
+    whole, keys = totals(), sorted({row[0] for row in made["key_classes"]})
+    parts = [totals("--key", key) for key in keys]
+    assert {name: sum(part[name] for part in parts) for name in names} == {name: whole[name] for name in names}
+    page = (tmp_path / "page.html").read_text()
+    assert f"<h1>Pool core, key {keys[-1]}</h1>" in page
+    assert "Failures by cause" in page
+    assert "What was promised and what came" not in page
+    assert not any(f">{other}<" in page for other in keys[:-1])
+    # Nothing is written where there is no such key, or over the page of the pool
+    (tmp_path / "page.html").unlink()
+    for wrong, problem in (
+        (["--key", "no'body", *output], "no event of the key"),
+        (["--key", os.fsdecode(b"\xff"), *output], "is not UTF-8"),
+        (["--key", "a"], "needs --output"),
+    ):
+        done = CliRunner().invoke(PIPELINE, [*words, *wrong])
+        assert done.exit_code == 2
+        assert problem in done.output
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_the_engine_follows_from_what_is_asked_for_and_from_the_number_of_events(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

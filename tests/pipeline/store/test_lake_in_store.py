@@ -254,3 +254,18 @@ def test_a_log_that_was_shortened_is_reported_and_nothing_is_read_again(
 
     with pytest.raises(LakeError, match="_delta_log, or ingest everything into a lake of its own"):
         ingest_files(engine, stored, [tmp_path])
+
+
+def test_of_two_updates_of_an_object_at_once_one_is_kept(stored: StoreLake) -> None:
+    for other in ("one", "two"):
+
+        def late(content: bytes | None, other: str = other) -> str:
+            # Another process is quicker
+            stored.update_file("changes.json", lambda _: other)
+            return "late"
+
+        with pytest.raises(LakeBusy, match=r"has written .*/changes\.json meanwhile"):
+            stored.update_file("changes.json", late)
+        assert stored.read_file("changes.json") == other.encode()
+    stored.update_file("changes.json", lambda content: f"{content!r} and more")
+    assert stored.read_file("changes.json") == b"b'two' and more"

@@ -6,13 +6,23 @@ So a pool has the same tables before it grows and after, and the benchmark's sid
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import date
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.sides.pipeline_plain import Event
+from osrdyne_pipeline.commands.recommend import TABLES
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.promises.came import came
+from osrdyne_pipeline.recommendation.advice import KnownCalls
+from osrdyne_pipeline.recommendation.calls import DAY
+from osrdyne_pipeline.recommendation.calls import Tables as Asked
+from osrdyne_pipeline.recommendation.choices import failing
+from osrdyne_pipeline.small.engine import SmallEngine
+from osrdyne_pipeline.tables import shown
 from tests.pipeline.tables.histories import Tables, made_of, made_plainly, made_small, random_history
 
 #: A dozen Spark jobs. `make test` has the tables of test_by_hand.py.
@@ -49,6 +59,34 @@ def test_the_small_engine_makes_the_same_rows_of_every_table(made: Made, lake: L
     small = made_small(lake, made.history)
     for name in made.spark.rows:
         assert small[name] == made.spark.tuples(name), name
+
+
+def test_each_question_that_either_engine_is_asked_has_one_answer(made: Made, spark: SparkSession, lake: Lake) -> None:
+    made_small(lake, made.history)
+    day = min(row["day"] for row in made.spark.rows["cold_starts"]).toordinal() - date(1970, 1, 1).toordinal()
+    begin, end = ((day + number) * DAY for number in (1, 3))
+
+    def answers(tables: Asked) -> dict[str, Any]:
+        known = KnownCalls.of(tables)
+        calls = {each.name: getattr(known.calls, each.name) for each in fields(known.calls)}
+        columns = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in calls.items()}
+        cold, hours = came(tables, known.calls.keys, begin, end)
+        assert hours is not None
+        return {
+            "calls": columns,
+            "classes": known.classes,
+            "keys that cannot be started": known.cannot_start,
+            "starts": sorted(tuple(map(str, row.values())) for row in tables.table(failing.BY_KEY).to_pylist()),
+            "came": (cold.tolist(), hours.tolist()),
+        }
+
+    with SmallEngine.open("1g") as engine:
+        small = answers(shown(engine, lake, *TABLES))
+    theirs = answers(shown(spark, lake, *TABLES))
+    for name, answer in small.items():
+        assert answer == theirs[name], name
+        assert answer, name
+    assert all(map(sum, small["came"]))
 
 
 def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) -> None:

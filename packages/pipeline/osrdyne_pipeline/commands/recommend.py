@@ -7,7 +7,7 @@ from __future__ import annotations
 import json as json_text
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,9 +21,10 @@ from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.promises import changes as changes_made
 from osrdyne_pipeline.promises import loop
 from osrdyne_pipeline.promises import text as promises_text
-from osrdyne_pipeline.promises.changes import AppliedChange
+from osrdyne_pipeline.promises.changes import AppliedChange, own
 from osrdyne_pipeline.promises.going_back import going_back
 from osrdyne_pipeline.promises.verdict import Review
+from osrdyne_pipeline.promises.waiting import waits
 from osrdyne_pipeline.recommendation import advice, text
 from osrdyne_pipeline.recommendation.edit import change, settings_file
 from osrdyne_pipeline.recommendation.edit.change import FileChange
@@ -43,13 +44,14 @@ TABLES = ("silver/requests", "gold/starts", "gold/key_classes", "gold/cold_start
 class _Kind:
     """A kind of file that has a pool's settings: how they are changed, and how they are read."""
 
+    option: str
     change: Callable[[WantedSettings, Path], FileChange]
     read: Callable[[str, Path], PoolSettings]
 
 
-_STACK = _Kind(change.pulumi, change.pulumi_pool)
-_ANSIBLE = _Kind(change.ansible, change.ansible_pool)
-_SETTINGS = _Kind(settings_file.settings, settings_file.settings_pool)
+_STACK = _Kind("--stack", change.pulumi, change.pulumi_pool)
+_ANSIBLE = _Kind("--ansible", change.ansible, change.ansible_pool)
+_SETTINGS = _Kind("--settings", settings_file.settings, settings_file.settings_pool)
 
 
 def _goal(word: str) -> str:
@@ -119,19 +121,32 @@ def command(
         tables = shown(session, place, *TABLES)
         known = advice.KnownCalls.of(tables)
         review = loop.look(tables, known.calls, before)
+        found_waits = waits(before, known.calls.until)
+        ask = replace(
+            ask,
+            left=frozenset(key for each in found_waits for key in each.keys),
+            not_yet=tuple(str(each) for each in found_waits if not each.keys),
+        )
         found = advice.recommend(known, ask, pool)
         by_hand = bool(before) and not changes_made.same(there, before[-1].after)
         # What a person wrote since is not taken back.
         back = going_back(before[-1], review) if review is not None and not by_hand else None
-        wanted = back or (recommended(found) if found.recommended else None)
-        edits = [kind.change(wanted, file) for kind, file in files] if wanted else []
+        wanted = back or (recommended(found, own(there, sorted(ask.left))) if found.recommended else None)
+        edits = [replace(kind.change(wanted, file), option=kind.option) for kind, file in files] if wanted else []
         written = [edit for edit in edits if apply and edit.before != edit.after]
         if wanted and written:
             at = time.time() if in_force is None else in_force.timestamp()
             promise = None if back else found.promise
             one = loop.noted(tables, known.calls, before, review, written, wanted, promise, at)
             loop.apply(place, before, one, written)
-    document = {**found.to_json(), "review": _reviewed(before, review, by_hand=by_hand), "goes_back": back is not None}
+    document = {
+        **found.to_json(),
+        "review": _reviewed(before, review, by_hand=by_hand),
+        "goes_back": back is not None,
+        "waits": [asdict(each) for each in found_waits],
+        "files": [(kind.option, str(file.absolute())) for kind, file in files]
+        or list(before[-1].files if before else ()),
+    }
     place.write_file(FILE, json_text.dumps(document))
     if json:
         diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in written} for edit in edits]
@@ -140,6 +155,8 @@ def command(
     typer.echo(text.render(found))
     if review is not None:
         typer.echo("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
+    for each in found_waits:
+        typer.echo(f"not yet: {each}")
     if back:
         typer.echo("what is recommended above waits for that: go back first, and run this again")
     for edit in edits:
@@ -163,7 +180,6 @@ def _reviewed(before: tuple[AppliedChange, ...], review: Review | None, *, by_ha
     last = before[-1]
     return {
         "at": promises_text.moment(last.at),
-        "files": list(last.files),
         "promised": last.promise is not None,
         **asdict(review),
         "notes": promises_text.notes(last, review, by_hand=by_hand),

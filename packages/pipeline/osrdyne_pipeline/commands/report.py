@@ -21,13 +21,15 @@ from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_protocol import foreign_json
-from osrdyne_runtime.console.output import print_json
+from osrdyne_runtime.console.output import CannotAsk, print_json
 
 if TYPE_CHECKING:
     from osrdyne_pipeline.store.opening import AnyLake
 
 #: In the folder of the pool, where no other place is given.
 PAGE = "report.html"
+#: What the page of a key says of advice.
+OF_THE_POOL = "Advice on delays is on the page of the whole pool."
 
 
 @one_line_errors
@@ -39,6 +41,9 @@ def command(
         typer.Option(
             callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
         ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Write a page of this key alone; needs --output.")
     ] = None,
     price: options.Price = None,
     master: options.Master = None,
@@ -53,13 +58,24 @@ def command(
     place = lake_at(lake, pool)
     if not place.exists("gold/demand"):
         raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
+    if key is not None and output is None:
+        raise CannotAsk("--key needs --output: report.html of the lake is the page of the whole pool")
+    if key is not None and key != key.encode(errors="replace").decode():
+        raise CannotAsk(f"--key {key!r} is not UTF-8, which all keys are")
     if output is None:
         place.check_writable()
     del master  # an option of all commands; small sums need no cluster
     with SmallEngine.open(memory) as engine, Steps() as steps:
-        engine.show(place, *TABLES)
+        engine.show(place, *TABLES, key=key)
         found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
-    text = page(dataclasses.replace(with_recommendation(found, place), price=price))
+    if key is not None and not found.totals.events:
+        raise LakeError(f"no event of the key {key!r} is in the tables of {pool}")
+    found = (
+        with_recommendation(found, place)
+        if key is None
+        else dataclasses.replace(found, key=key, no_evidence=OF_THE_POOL)
+    )
+    text = page(dataclasses.replace(found, price=price))
     if output is None:
         place.write_file(PAGE, text)
     else:
@@ -81,6 +97,7 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         document = foreign_json.read(content, most=foreign_json.MOST_BYTES_OF_ENGINES)
         said, reviewed = evidence(document), review(document)
         reasons = "; ".join(document["reasons"])
+        files = tuple((str(option), str(file)) for option, file in document.get("files", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(
             f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
@@ -89,5 +106,6 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         found,
         evidence=said,
         review=reviewed,
+        files=files,
         no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence,
     )

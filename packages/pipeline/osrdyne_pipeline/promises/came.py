@@ -54,7 +54,7 @@ def since(tables: Tables, calls: Calls, change: AppliedChange) -> DaysSince:
         return DaysSince(0, calls.keys, nothing, none, none, nothing, None)
     part = calls.part(begin, end)
     idle = (part.begin >= begin) & np.isfinite(part.before)
-    cold, hours = _came(tables, calls.keys, begin, end)
+    cold, hours = came(tables, calls.keys, begin, end)
     return DaysSince(
         int((end - begin) // DAY),
         calls.keys,
@@ -75,7 +75,7 @@ def usual(tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: f
     if begin >= end:
         return otherwise
     found = _replayed(calls.part(begin, end), pool, begin, end)
-    cold, hours = _came(tables, calls.keys, begin, end)
+    cold, hours = came(tables, calls.keys, begin, end)
     expected, starts = int(found.cold.sum()), int(found.starts.sum())
     ratio = float(cold.sum()) / expected if expected >= LEAST_COLD else 0.0
     if not LIKELY[0] <= ratio <= LIKELY[1]:
@@ -88,7 +88,11 @@ def _replayed(part: Calls, pool: PoolSettings, begin: float, end: float) -> Repl
     return replay(part, of_settings(part.keys, pool), begin, end)
 
 
-def _came(tables: Tables, keys: Sequence[str], begin: float, end: float) -> tuple[Integers, Floats | None]:
+def came(tables: Tables, keys: Sequence[str], begin: float, end: float) -> tuple[Integers, Floats | None]:
+    """Return cold requests, and hours of groups, of each key on the whole days from `begin` to `end`.
+
+    Hours are None where no event tells of them.
+    """
     first, last = (datetime.fromtimestamp(edge, UTC).date().isoformat() for edge in (begin, end))
     days = f"where day >= date '{first}' and day < date '{last}' group by key"
     cold = dict(_rows(tables, f"select key, sum(cold) as n from cold_starts {days}"))

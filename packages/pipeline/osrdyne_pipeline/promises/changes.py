@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.recommendation.outcome import Promise, Promised, Ratio
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol import foreign_json
@@ -47,15 +47,20 @@ class AppliedChange:
     #: None where a change was taken back.
     promise: Promise | None
     usual: Usual
-    #: The files that were written.
-    files: tuple[str, ...]
+    #: The files that were written, each with the option of `recommend` that names it.
+    files: tuple[tuple[str, str], ...]
     #: Keys whose settings were recommended; what a person wrote for others is in `after`, too.
     keys: tuple[str, ...] = ()
+    #: Of these, those for which `before` has what a person wrote.
+    theirs: tuple[str, ...] = ()
 
 
 def read(lake: AnyLake) -> tuple[AppliedChange, ...]:
     """Return the changes of a pool, the last one last. Raises `LakeError`."""
-    content = lake.read_file(FILE)
+    return _changes(lake, lake.read_file(FILE))
+
+
+def _changes(lake: AnyLake, content: bytes | None) -> tuple[AppliedChange, ...]:
     if content is None:
         return ()
     try:
@@ -68,10 +73,19 @@ def read(lake: AnyLake) -> tuple[AppliedChange, ...]:
         ) from None
 
 
-def write(lake: AnyLake, changes: Sequence[AppliedChange]) -> None:
-    """Replace the changes of a pool. Only the last ones are kept."""
+def write(lake: AnyLake, changes: Sequence[AppliedChange], before: Sequence[AppliedChange]) -> None:
+    """Replace the changes of a pool, which are `before`. Only the last ones are kept.
+
+    Raises `LakeBusy` where they are others by now: another process has written them.
+    """
     kept = [_document(each) for each in changes[-MOST_CHANGES:]]
-    lake.write_file(FILE, json.dumps({"changes": kept}))
+
+    def replaced(content: bytes | None) -> str:
+        if _changes(lake, content) != tuple(before):
+            raise LakeBusy(f"another recommend has written a change of {lake.where} meanwhile; run again")
+        return json.dumps({"changes": kept})
+
+    lake.update_file(FILE, replaced)
 
 
 def _document(change: AppliedChange) -> dict[str, Any]:
@@ -83,6 +97,7 @@ def _document(change: AppliedChange) -> dict[str, Any]:
         "usual": asdict(change.usual),
         "files": list(change.files),
         "keys": list(change.keys),
+        "theirs": list(change.theirs),
     }
 
 
@@ -99,8 +114,9 @@ def _change(document: Mapping[str, Any], pool: str) -> AppliedChange:
         PoolSettings.from_mapping({"name": pool, **document["after"]}),
         None if promise is None else _promise(promise),
         Usual(float(document["usual"]["cold"]), float(document["usual"]["start_seconds"])),
-        tuple(map(str, document["files"])),
+        tuple((str(option), str(file)) for option, file in document["files"]),
         tuple(map(str, document["keys"])),
+        tuple(map(str, document["theirs"])),
     )
 
 

@@ -28,5 +28,6 @@ def going_back(change: AppliedChange, review: Review) -> WantedSettings | None:
     when = datetime.fromtimestamp(change.at, UTC).isoformat(timespec="minutes")
     why = f"as before the change of {when}, which did not bring what it promised"
     notes = dict.fromkeys(kept, "as the change before") | dict.fromkeys(again, why)
-    overrides = tuple(WantedOverride(key, delays, notes[key]) for key, delays in (kept | again).items())
+    theirs = set(again) & set(change.theirs)
+    overrides = tuple(WantedOverride(key, delays, notes[key], key in theirs) for key, delays in (kept | again).items())
     return WantedSettings(change.after.name, pool.unbind_delay, pool.stop_delay, (why,), overrides)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from osrdyne_pipeline.promises import came
@@ -46,21 +45,27 @@ def noted(
         usual = last.usual
         if found is not None and found.verdict == KEPT:
             usual = came.usual(tables, calls, last.after, last.at, at, usual)
-    files = tuple(str(Path(each.path).absolute()) for each in written)
-    return AppliedChange(at, before, after, promise, usual, files, tuple(each.key for each in wanted.overrides))
+    files = tuple((each.option, str(each.path.absolute())) for each in written)
+    keys = tuple(each.key for each in wanted.overrides)
+    theirs = tuple(key for key in keys if key in written[0].theirs)
+    return AppliedChange(at, before, after, promise, usual, files, keys, theirs)
 
 
 def apply(lake: AnyLake, changes: Sequence[AppliedChange], one: AppliedChange, written: Sequence[FileChange]) -> None:
-    """Keep a change, and write its files. Raises `LakeError`, `NotChanged`, and OSError.
+    """Keep a change after those that `changes` are, and write its files.
+
+    Raises `LakeBusy` where another process has kept one meanwhile: then no file is written. Raises `LakeError`,
+    `NotChanged`, and OSError.
 
     It is kept first: where this ends between the two, it is `not in force`. A change that was written and not kept
     would never be compared.
     """
-    changes_made.write(lake, [*changes, one])
+    now = (*changes, one)[-changes_made.MOST_CHANGES :]
+    changes_made.write(lake, now, changes)
     for number, edit in enumerate(written):
         try:
             edit.write()
         except (OSError, NotChanged):
             if not number:
-                changes_made.write(lake, changes)
+                changes_made.write(lake, changes, now)
             raise

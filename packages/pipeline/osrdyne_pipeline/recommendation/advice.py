@@ -54,6 +54,10 @@ class AdviceRequest:
     stop: float = 600.0
     #: Today's settings of single keys.
     overrides: Mapping[str, Delays] = field(default_factory=dict)
+    #: Keys whose settings stay as they are, and of whose calls nothing is learnt.
+    left: frozenset[str] = frozenset()
+    #: Why nothing may be recommended yet, whatever the history supports.
+    not_yet: tuple[str, ...] = ()
     #: `cold`: the fewest cold starts at today's worker-hours. `hours`: the fewest hours at today's cold starts.
     goal: str = "cold"
     most_overrides: int = 500
@@ -68,7 +72,8 @@ def recommend(known: KnownCalls, ask: AdviceRequest, pool: str) -> Recommendatio
     """Return the recommendation. Raises ValueError for another goal."""
     if ask.goal not in GOALS:
         raise ValueError(f"{ask.goal!r} is not a goal; give {' or '.join(GOALS)}")
-    found = advise(known.calls, known.classes, ask, pool)
+    others = {key: delays for key, delays in ask.overrides.items() if key not in ask.left}
+    found = advise(known.calls.without(ask.left), known.classes, replace(ask, overrides=others), pool)
     return replace(found, failing=known.cannot_start[:MOST_FAILING], left_out=len(known.cannot_start))
 
 
@@ -101,8 +106,9 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     delays = (ask.unbind, ask.stop)
     judged, better = _offered(evidence.judge(calls, parts, plan, today, ask.seed, ask.goal, delays), ask.goal)
     advice, offered = _classes(calls, classes, judged, parts, ask.goal), judged.evidence.offered
-    if not better:
-        return _answer(calls, ask, pool, _none_is_better(judged.evidence), judged=judged, classes=advice)
+    if ask.not_yet or not better:
+        reasons = ask.not_yet or _none_is_better(judged.evidence)
+        return _answer(calls, ask, pool, reasons, judged=judged, classes=advice)
     if offered == evidence.SAME_TIME:
         return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=ask.unbind + ask.stop)
     since = calls.until - parts.train * parts.unit

@@ -102,6 +102,15 @@ class Calls:
             until=until,
         )
 
+    def without(self, keys: Collection[str]) -> Calls:
+        """Return the calls of other keys. All keys keep their numbers."""
+        numbers = [number for number, key in enumerate(self.keys) if key in keys]
+        if not numbers:
+            return self
+        kept = ~np.isin(self.key, numbers)
+        names = ("key", "begin", "end", "requests", "before", "after")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
 
 class Tables(Protocol):
     """What answers queries, in words that Spark and DuckDB both understand."""

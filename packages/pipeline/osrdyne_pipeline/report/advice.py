@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 from osrdyne_pipeline.report import causes, numbers
 from osrdyne_pipeline.report.causes import NextStep
@@ -32,7 +33,8 @@ def next_steps(content: ReportContent) -> list[NextStep]:
         _unknown(content),
         _rejects(content),
     ]
-    return [step for step in found if step is not None]
+    steps = [step for step in found if step is not None]
+    return steps or [NextStep("Nothing to do", "No advice follows from what was recorded.")]
 
 
 def _last_change(content: ReportContent) -> NextStep | None:
@@ -41,13 +43,12 @@ def _last_change(content: ReportContent) -> NextStep | None:
         return None
     why = " ".join(map(_sentence, review.notes))
     if review.goes_back:
-        command = f"osrdyne pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml"
-        return NextStep(f"Go back to the settings before {review.made}", why, command)
+        return NextStep(f"Go back to the settings before {review.made}", why, _change(content))
     return NextStep(f"Look at the change of {review.made}: {review.verdict}", why)
 
 
 def _delays(content: ReportContent) -> NextStep | None:
-    if content.review is not None and content.review.goes_back:
+    if content.key is not None or (content.review is not None and content.review.goes_back):
         return None
     evidence = content.evidence
     if evidence is None:
@@ -59,8 +60,15 @@ def _delays(content: ReportContent) -> NextStep | None:
         f"Review and apply other delays{own}",
         f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}. "
         + _saved(evidence.today.up_ms - evidence.ours.up_ms, content.price),
-        f"osrdyne pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml",
+        _change(content),
     )
+
+
+def _change(content: ReportContent) -> str:
+    """Return the command that shows the change of the files that were named last, or else of a stack's."""
+    files = content.files or (("--stack", "infra/stacks/Pulumi.STACK.yaml"),)
+    words = " ".join(f"{option} {shlex.quote(file)}" for option, file in files)
+    return f"osrdyne pipeline recommend --pool {content.pool} {words}"
 
 
 def _sentence(text: str) -> str:

@@ -262,7 +262,11 @@ class ReportContent:
     evidence: ReportedEvidence | None = None
     #: None where no change was applied.
     review: ReviewedChange | None = None
+    #: The files that have the settings, each with the option of `recommend` that names it; none where nobody said so.
+    files: tuple[tuple[str, str], ...] = ()
     #: The price of an hour of a worker, where a person gave one.
     price: float | None = None
+    #: Of which key all of this is; None where it is of the whole pool. Advice on delays is of the pool.
+    key: str | None = None
     #: Why there is no recommendation, where there is none.
     no_evidence: str = "No recommendation was made yet: osrdyne pipeline recommend makes one."

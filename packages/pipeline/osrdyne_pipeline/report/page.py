@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from osrdyne_pipeline.report import advice, causes, numbers, promised, recommended, sections
 from osrdyne_pipeline.report.content import ReportContent
-from osrdyne_pipeline.report.element import element, html
+from osrdyne_pipeline.report.element import element, html, shown
 
 
 def page(content: ReportContent) -> str:
@@ -19,7 +19,7 @@ def page(content: ReportContent) -> str:
         element("meta", name="color-scheme", content="light dark"),
         # Whatever text gets into the page: nothing of it runs, and nothing is fetched.
         element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        element("title", f"{content.pool}: report"),
+        element("title", f"{_of(content)}: report"),
         _style(),
     )
     body = element(
@@ -28,23 +28,40 @@ def page(content: ReportContent) -> str:
         _steps(content),
         element(
             "main",
-            sections.demand(content),
-            sections.comparison(content),
-            promised.promised_and_come(content),
-            recommended.before_and_after(content),
-            recommended.trade_off(content),
-            recommended.by_class(content),
-            sections.heat(content),
-            sections.latency(content),
-            sections.workers(content),
-            sections.failures(content),
-            causes.why_workers_end(content),
-            sections.forecast(content),
-            sections.classes(content),
+            *(part(content) for part in _PARTS if content.key is None or part not in _OF_A_POOL),
         ),
         element("footer", f"Made at {numbers.moment(content.made_ms)} UTC by osrdyne-pipeline. All times are in UTC."),
     )
     return f"<!DOCTYPE html>\n{html(element('html', head, body, lang='en'))}\n"
+
+
+#: The sections, in their order.
+_PARTS = (
+    sections.demand,
+    sections.comparison,
+    promised.promised_and_come,
+    recommended.before_and_after,
+    recommended.trade_off,
+    recommended.by_class,
+    sections.heat,
+    sections.latency,
+    sections.workers,
+    sections.failures,
+    causes.why_workers_end,
+    sections.forecast,
+    sections.classes,
+)
+#: Of these, those that say nothing of one key.
+_OF_A_POOL = (
+    promised.promised_and_come,
+    recommended.before_and_after,
+    recommended.by_class,
+    sections.forecast,
+)
+
+
+def _of(content: ReportContent) -> str:
+    return content.pool if content.key is None else f"{content.pool}, key {shown(content.key)}"
 
 
 def _style() -> Element:
@@ -62,7 +79,11 @@ def _header(content: ReportContent) -> Element:
         span = f"{numbers.day(content.span[0])} to {numbers.day(content.span[1] - 1)}, {days:,} day{'s'[: days - 1]}"
     span += f", {totals.events:,} events."
     tiles = [
-        _tile("requests", numbers.count(totals.requests), f"of {totals.keys:,} keys"),
+        _tile(
+            "requests",
+            numbers.count(totals.requests),
+            "of this key" if content.key is not None else f"of {totals.keys:,} keys",
+        ),
         _tile("cold starts", numbers.count(totals.cold), f"{numbers.share(totals.cold, totals.requests)} of requests"),
         _tile(
             "wait of a cold start",
@@ -78,7 +99,7 @@ def _header(content: ReportContent) -> Element:
         _tile("failed", numbers.count(totals.failed), f"{numbers.share(totals.failed, totals.requests)} of requests"),
     ]
     return element(
-        "header", element("h1", f"Pool {content.pool}"), element("p", span), element("dl", *tiles, class_="tiles")
+        "header", element("h1", f"Pool {_of(content)}"), element("p", span), element("dl", *tiles, class_="tiles")
     )
 
 

@@ -114,11 +114,17 @@ class SmallEngine:
         """Return the rows of a query as Arrow has them."""
         return self.connection.sql(query).to_arrow_table()
 
-    def show(self, lake: AnyLake, *names: str) -> None:
-        """Let queries know tables of the lake, by the last part of their names; without rows where there are none."""
+    def show(self, lake: AnyLake, *names: str, key: str | None = None) -> None:
+        """Let queries know tables of the lake, by the last part of their names; without rows where there are none.
+
+        With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted anew, from
+        its requests and events, which are to be named before.
+        """
         self.check(lake)
         for name in names:
             reading = _reading(lake, name) if isinstance(lake, Lake) else self._stored(lake, name)
+            if key is not None:
+                reading = _of_key(name, reading, key)
             self.connection.execute(f"create or replace temp view {short(name)} as {reading}")
 
     def _stored(self, lake: StoreLake, name: str) -> str:
@@ -235,6 +241,12 @@ def _reading(lake: Lake, name: str) -> str:
     # Columns that an older version did not write are null, as for Spark.
     rows = f"from read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
     return f"select {columns} from ({_nothing(name)} union all by name {rows})"
+
+
+def _of_key(name: str, reading: str, key: str) -> str:
+    if name == "gold/failures":
+        return QUERIES[name]
+    return f"from ({reading}) where {f'key = {_quoted(key)}' if 'key' in TABLES[name].names else 'false'}"
 
 
 def _nothing(name: str) -> str:

@@ -152,6 +152,13 @@ class StoreLake:
         """Replace an object beside the tables in one step."""
         self.objects.write(name, text)
 
+    def update_file(self, name: str, new: Callable[[bytes | None], str]) -> None:
+        """Replace an object beside the tables by what `new` makes of its content, with no other update in between.
+
+        What `new` raises leaves the object as it was. Raises `LakeBusy` where another process was quicker.
+        """
+        self.objects.update(name, new)
+
     def remove_file(self, name: str) -> None:
         """Remove an object beside the tables, if there is one."""
         self.objects.remove(name)

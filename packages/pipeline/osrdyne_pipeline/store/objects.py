@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import obstore
 from deltalake.exceptions import DeltaError
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import S3Store
 
-from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.store import refusals
 
 #: For which a request is tried.
@@ -49,17 +49,36 @@ class Objects:
     def read(self, name: str) -> bytes | None:
         """Return the content of an object; None where there is none."""
         with refused(self._where):
-            try:
-                return bytes(obstore.get(self._store, name).bytes())
-            except (NotFoundError, FileNotFoundError) as error:
-                if "NoSuchKey" not in str(error):
-                    raise
-                return None
+            return self._tagged(name)[1]
 
     def write(self, name: str, text: str) -> None:
         """Replace an object; a reader has the old one or the new one."""
         with refused(self._where):
             obstore.put(self._store, name, text.encode(), use_multipart=False)
+
+    def update(self, name: str, new: Callable[[bytes | None], str]) -> None:
+        """Replace an object by what `new` makes of its content. Raises `LakeBusy` where it was written meanwhile.
+
+        The store compares: it writes only where the object is still the one that was read, or is still missing.
+        """
+        with refused(self._where):
+            tag, content = self._tagged(name)
+        text = new(content)
+        mode: obstore.PutMode = "create" if content is None else {"e_tag": tag}
+        with refused(self._where):
+            try:
+                obstore.put(self._store, name, text.encode(), mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError) as error:
+                raise LakeBusy(f"another process has written {self._where}/{name} meanwhile; run again") from error
+
+    def _tagged(self, name: str) -> tuple[str | None, bytes | None]:
+        try:
+            found = obstore.get(self._store, name)
+        except (NotFoundError, FileNotFoundError) as error:
+            if "NoSuchKey" not in str(error):
+                raise
+            return None, None
+        return found.meta["e_tag"], bytes(found.bytes())
 
     def remove(self, name: str) -> None:
         with refused(self._where):

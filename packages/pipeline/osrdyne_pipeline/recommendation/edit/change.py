@@ -8,9 +8,11 @@ is read again and must be what a pool's settings accept. Where it cannot be told
 from __future__ import annotations
 
 import difflib
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,10 @@ class FileChange:
     after: str
     was: PoolSettings
     becomes: PoolSettings
+    #: Keys whose overrides a person wrote, of those that were there.
+    theirs: frozenset[str] = frozenset()
+    #: The option of `recommend` that names it.
+    option: str = ""
 
     def diff(self) -> str:
         """Return the unified diff; empty where nothing changes."""
@@ -48,10 +54,14 @@ class FileChange:
 
     def write(self) -> None:
         """Replace the file in one step. Raises `NotChanged` where it is no longer what the change was made from."""
-        if read(self.path) != self.before:
-            raise NotChanged(f"{self.path} has changed meanwhile; run again")
         # A link stays one.
         target = self.path.resolve()
+        with _alone(target):
+            self._replace(target)
+
+    def _replace(self, target: Path) -> None:
+        if read(self.path) != self.before:
+            raise NotChanged(f"{self.path} has changed meanwhile; run again")
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -63,6 +73,20 @@ class FileChange:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Let no other change of this file be between its comparison and its replacement. Waits for one that is.
+
+    Who waited holds the lock of a file that was replaced, and then finds other content.
+    """
+    with ExitStack() as held:
+        try:
+            fcntl.flock(held.enter_context(file.open("rb")), fcntl.LOCK_EX)
+        except OSError as error:
+            raise NotChanged(f"{file} cannot be read and locked: {error}") from error
+        yield
 
 
 def _own(file: Path, like: Path) -> None:
@@ -117,12 +141,14 @@ def ansible_pool(name: str, path: Path) -> PoolSettings:
 
 def _change(wanted: WantedSettings, path: Path, finder: Finder) -> FileChange:
     before = read(path)
-    pool = _pool(before, path, finder, wanted.pool)
+    pool, was = _pool(before, path, finder, wanted.pool), _accepted(before, path, finder, wanted.pool)
+    theirs = lines.theirs(before, pool)
+    wanted = wanted.beside({key: was.overrides[key] for key in theirs if key in was.overrides})
     after = lines.exchanged(before, pool, wanted)
     becomes = _accepted(after, path, finder, wanted.pool)
     if _rest(before, path, finder, wanted.pool) != _rest(after, path, finder, wanted.pool):
         raise NotChanged(f"{path} is written in a way that cannot be changed line by line; change it by hand")
-    return FileChange(path, before, after, _accepted(before, path, finder, wanted.pool), becomes)
+    return FileChange(path, before, after, was, becomes, theirs)
 
 
 def read(path: Path) -> str:

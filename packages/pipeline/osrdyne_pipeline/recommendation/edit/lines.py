@@ -13,6 +13,14 @@ from ruamel.yaml.comments import CommentedMap
 from osrdyne_pipeline.recommendation.edit.wanted import MARK, WantedOverride, WantedSettings
 
 
+def theirs(text: str, pool: CommentedMap) -> frozenset[str]:
+    """Return the keys whose overrides a person wrote: those without our mark."""
+    overrides, all_lines = pool.get("overrides"), text.splitlines()
+    if not isinstance(overrides, CommentedMap):
+        return frozenset()
+    return frozenset(str(key) for key in overrides if MARK not in all_lines[overrides.lc.key(key)[0]])
+
+
 def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
     """Return the text with what is wanted in place of what `pool`, a table in it, says."""
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -113,7 +121,7 @@ def _pool_lines(wanted: WantedSettings, iso: bool) -> list[str]:
 def _setting_lines(one: WantedOverride, iso: bool) -> list[str]:
     delays = one.delays
     lines = [
-        f"{quoted(one.key)}:  {MARK} {one.note}",
+        f"{quoted(one.key)}:  {one.comment}",
         f"  unbind_delay: {duration(delays.unbind_delay, iso)}",
         f"  stop_delay: {duration(delays.stop_delay, iso)}",
     ]

@@ -28,7 +28,8 @@ def settings(wanted: WantedSettings, path: Path) -> FileChange:
     was, before = settings_pool(wanted.pool, path), read(path)
     try:
         document = tomlkit.parse(before)
-        _exchange(document["pool"], wanted, path)
+        theirs = _theirs(document["pool"])
+        _exchange(document["pool"], wanted.beside({key: was.overrides[key] for key in theirs}), path)
         after = tomlkit.dumps(document)
         becomes = settings_file.pool(tomllib.loads(after).get("pool"))
     except SettingsError as error:
@@ -38,7 +39,7 @@ def settings(wanted: WantedSettings, path: Path) -> FileChange:
         raise NotChanged(f"{path} is written in a way that cannot be changed: {error}; change it by hand") from error
     if _rest(before) != _rest(after):
         raise NotChanged(f"{path} is written in a way that cannot be changed; change it by hand")
-    return FileChange(path, before, after, was, becomes)
+    return FileChange(path, before, after, was, becomes, theirs)
 
 
 def settings_pool(name: str, path: Path) -> PoolSettings:
@@ -74,13 +75,18 @@ def _exchange(pool: Any, wanted: WantedSettings, path: Path) -> None:
         pool.remove("overrides")
 
 
+def _theirs(pool: Any) -> frozenset[str]:
+    """Return the keys whose overrides a person wrote: those without our mark."""
+    return frozenset(key for key, override in pool.get("overrides", {}).items() if not _marked(override))
+
+
 def _marked(override: Any) -> bool:
     return isinstance(override, Table | InlineTable) and override.trivia.comment.startswith(MARK)
 
 
 def _override(wanted: WantedOverride, iso: bool) -> Table:
     made = tomlkit.table()
-    made.comment(f"{MARK} {wanted.note}")
+    made.comment(wanted.comment)
     made["unbind_delay"] = _seconds(wanted.delays.unbind_delay, iso)
     made["stop_delay"] = _seconds(wanted.delays.stop_delay, iso)
     if wanted.delays.warm:

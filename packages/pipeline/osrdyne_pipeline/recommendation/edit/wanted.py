@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.recommendation.outcome import Recommendation
@@ -23,11 +25,17 @@ class WantedOverride:
     key: str
     delays: Delays
     note: str
+    #: Whether it is what a person had written: it comes back without our mark.
+    theirs: bool = False
+
+    @property
+    def comment(self) -> str:
+        return f"{'#' if self.theirs else MARK} {self.note}"
 
 
 @dataclass(frozen=True)
 class WantedSettings:
-    """Delays of a pool in seconds, and lines that say why. Overrides are all that bear our mark from then on."""
+    """Delays of a pool in seconds, and lines that say why. Of overrides that bear our mark, only these are left."""
 
     pool: str
     unbind_delay: float
@@ -35,9 +43,16 @@ class WantedSettings:
     summary: tuple[str, ...]
     overrides: tuple[WantedOverride, ...] = ()
 
+    def beside(self, theirs: Mapping[str, Delays]) -> WantedSettings:
+        """Return what is still wanted where a person has written overrides: those that say the same stay theirs."""
+        return replace(self, overrides=tuple(each for each in self.overrides if theirs.get(each.key) != each.delays))
 
-def recommended(found: Recommendation) -> WantedSettings:
-    """Return what a recommendation wants. Raises `NotChanged` where nothing is recommended."""
+
+def recommended(found: Recommendation, left: Mapping[str, Delays] = MappingProxyType({})) -> WantedSettings:
+    """Return what a recommendation wants; the settings of the keys `left` stay as they are.
+
+    Raises `NotChanged` where nothing is recommended.
+    """
     if not found.recommended:
         raise NotChanged(f"there is no recommendation: {'; '.join(found.reasons)}")
     overrides = tuple(
@@ -49,6 +64,7 @@ def recommended(found: Recommendation) -> WantedSettings:
         )
         for each in found.overrides
     )
+    overrides += tuple(WantedOverride(key, delays, "as before, for now") for key, delays in left.items())
     return WantedSettings(found.pool, found.unbind_delay, found.stop_delay, _summary(found), overrides)
 
 
