@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
 #: In the folder of the pool, where no other place is given.
 PAGE = "report.html"
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
+    ),
+]
 
 
 @one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
-        ),
-    ] = None,
+    output: Output = None,
     price: options.Price = None,
     master: options.Master = None,
     memory: options.Memory = options.DEFAULT_MEMORY,
@@ -50,12 +51,21 @@ def command(
     The page needs no other file and no network. With a recommendation in the lake (`osrdyne pipeline recommend`) it
     shows what that would change.
     """
-    place = lake_at(lake, pool)
+    del master  # an option of all commands; small sums need no cluster
+    written = write(lake_at(lake, pool), output=output, price=price, memory=memory)
+    if json:
+        print_json({"pool": pool, **written})
+        return
+    typer.echo(f"report of {pool}: {written['report']}")
+
+
+def write(place: AnyLake, *, output: Path | None, price: float | None, memory: str) -> dict[str, Any]:
+    """Write the page, and return what the JSON document says of it. Raises `PipelineError` and `OSError`."""
+    pool = place.pool
     if not place.exists("gold/demand"):
         raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
     if output is None:
         place.check_writable()
-    del master  # an option of all commands; small sums need no cluster
     with SmallEngine.open(memory) as engine, Steps() as steps:
         engine.show(place, *TABLES)
         found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
@@ -65,11 +75,7 @@ def command(
     else:
         replace_file(output, text)
     file = f"{place.where}/{PAGE}" if output is None else str(output.absolute())
-    if json:
-        totals = dataclasses.asdict(found.totals)
-        print_json({"pool": pool, "report": file, "bytes": len(text.encode()), **totals})
-        return
-    typer.echo(f"report of {pool}: {file}")
+    return {"report": file, "bytes": len(text.encode()), **dataclasses.asdict(found.totals)}
 
 
 def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
