@@ -15,9 +15,11 @@ RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
     && python3 -m venv --without-pip /opt/osrdyne
 COPY packages packages
 COPY daemon daemon
+# What else it gets: ./packages/pipeline for the image of the pipeline.
+ARG MORE=
 RUN uv/bin/uv pip install --quiet --no-cache --python /opt/osrdyne/bin/python \
     --constraint requirements.lock --build-constraint requirements.lock ./packages/protocol ./packages/runtime ./packages/command ./packages/pool ./packages/calls ./packages/amqp ./packages/client ./packages/worker \
-    './daemon[docker,kubernetes,status,systemd]' './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]'
+    './daemon[docker,kubernetes,status,systemd]' './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]' $MORE
 COPY LICENSE tools/image_bill.py tools/cyclonedx.py ./
 # What two builds make alike: no time of this build, compiled modules that know their sources by no time, and rights that
 # are not those of the checkout. The folder is for the volume of a pool's addresses.

@@ -6,8 +6,8 @@ here: names, arguments and policies (the topology model has them), and anything 
 - For a program of one's own: what `__all__` names, of `components`; see docs/howto/pulumi-components.md.
 - Configuration: `configuration`, of the settings in each folder, and the `checks` of values.
 - Before a change: `preflight` judges what is declared and what is there. `errors` has every refusal.
-- `broker`, `pool`, `jobs`, `relay`, `cluster` and `monitoring`: what Pulumi makes, by what it is for. `ordering` says
-  in which order resources are made and deleted.
+- `broker`, `pool`, `jobs`, `relay`, `pipeline`, `cluster` and `monitoring`: what Pulumi makes, by what it is for.
+  `ordering` says in which order resources are made and deleted.
 - Resources of our own: `guard` and `mend` ask the broker while Pulumi works, `limits` are set there, `jobs_database` is
   on a database server, and `password` makes passwords. The state of a stack names their classes by these modules: so
   these stay where they are.

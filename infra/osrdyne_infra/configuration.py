@@ -23,6 +23,7 @@ from osrdyne_infra.cluster.settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs import settings as jobs_settings
 from osrdyne_infra.jobs.settings import JobsPlace
+from osrdyne_infra.pipeline.settings import PipelinePlace
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Users
 from osrdyne_protocol import foreign_json
@@ -63,6 +64,7 @@ EXAMPLES: Mapping[str, str] = {
     "jobs": "osrdyne:jobs: {database: 'postgresql://db.example:5432', admin: postgres}",
     "jobs_admin_password": "pulumi config set --secret jobs_admin_password",
     "relay": "osrdyne:relay: {redis: {image: 'redis:7.4'}, settings: {serve: {plain_http: true}}, pools: [core]}",
+    "pipeline": "osrdyne:pipeline: {image: 'registry.example/osrdyne-pipeline:0.1.0', pools: [core], storage: 10Gi}",
     "relay_key": "pulumi config set --secret relay_key < FILE",
     "relay_s3_access_key": "pulumi config set --secret relay_s3_access_key",
     "relay_s3_secret_key": "pulumi config set --secret relay_s3_secret_key",
@@ -118,6 +120,8 @@ class StackSettings:
     jobs_admin_password: str | pulumi.Output[str] = field(default="", repr=False)
     #: The relay's Redis and nodes; None where the stack has none.
     relay: RelayPlace | None = None
+    #: The pipelines that run by themselves on the cluster; None where the stack has none.
+    pipeline: PipelinePlace | None = None
 
     def pool(self, name: str) -> PoolSettings:
         """Return the settings of a pool. Raises ConfigurationError."""
@@ -173,6 +177,7 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
         jobs=_jobs(values, pools, cluster),
         jobs_admin_password=_text(values, "jobs_admin_password") if "jobs" in values else "",
         relay=relay,
+        pipeline=_pipeline(values, names),
     )
 
 
@@ -197,7 +202,7 @@ def _broker_stack(values: Mapping[str, str]) -> BrokerStack:
 
 def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster | None:
     if "kubernetes" not in values:
-        _check_none(values, ("workers", "kubeconfig", "relay"), without="kubernetes")
+        _check_none(values, ("workers", "kubeconfig", "relay", "pipeline"), without="kubernetes")
         return None
     found: PoolCluster = _checked(values, "kubernetes", partial(checks.read, PoolCluster))
     for pool in pools:
@@ -259,6 +264,17 @@ def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | No
             raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[name])
     given = {name.removeprefix("relay_"): values.get(name, "") for name in keys}
     return found.model_copy(update=given)
+
+
+def _pipeline(values: Mapping[str, str], pools: tuple[str, ...]) -> PipelinePlace | None:
+    if "pipeline" not in values:
+        return None
+    found: PipelinePlace = _checked(values, "pipeline", partial(checks.read, PipelinePlace))
+    for number, pool in enumerate(found.pools):
+        if pool not in pools:
+            problem = f"{pool!r} is not a pool of this stack; its pools are {', '.join(pools)}"
+            raise ConfigurationError(f"{NAMESPACE}:pipeline.pools[{number}]", problem, EXAMPLES["pipeline"])
+    return found
 
 
 def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: PoolCluster | None) -> JobsPlace | None:

@@ -58,7 +58,7 @@ class Pool:
         values = {"name": "core", "unbind_delay": 600.0, "stop_delay": 600.0, **settings}
         parsed = PoolSettings.from_mapping(values)
         tag = secrets.token_hex(4)
-        roles = ("client", "worker", "daemon", "monitor", "operator")
+        roles = ("client", "worker", "daemon", "monitor", "operator", "pipeline")
         users = Users(*(f"{parsed.name}-{role}-{tag}" for role in roles))
         passwords = {getattr(users, role): secrets.token_hex(16) for role in roles}
         pool = cls(broker, vhost, parsed, users, passwords)

@@ -206,7 +206,10 @@ def test_lint_finds_nothing_on_a_pool_as_declared_and_what_was_changed(
     client.wait(client.send("42", b"x"))
     settings = ("--settings", str(daemon.directory / "settings.toml"))
     admin = management_file(pool, tmp_path, pool.broker.admin, pool.broker.admin_password)
-    users = [f"{role}={getattr(pool.users, role)}" for role in ("client", "worker", "daemon", "monitor", "operator")]
+    users = [
+        f"{role}={getattr(pool.users, role)}"
+        for role in ("client", "worker", "daemon", "monitor", "operator", "pipeline")
+    ]
     as_admin = (*settings, "--management", admin, "--users", *(word for user in users for word in ("--user", user)))
 
     # Given a pool as declared, with a live request queue

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("docs-cli")
 PAGE = "\n".join(
     Path(steps.ROOT, f"docs/reference/{name}.md").read_text() for name in ("cli", "cli-pool", "cli-replay")
 )
-ROLES = ("client", "worker", "daemon", "monitor", "operator")
+ROLES = ("client", "worker", "daemon", "monitor", "operator", "pipeline")
 #: Lines that tests of their own run: they need another broker user, or end the pool of this module.
 ELSEWHERE = (
     *("osrdyne pool remove", "osrdyne pool apply --settings /etc/osrdyne/core/settings.toml --broker-file"),

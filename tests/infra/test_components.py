@@ -133,7 +133,7 @@ def test_a_program_of_the_page_declares_a_pool_that_is_guarded(newest: Stack, tm
     give(project, newest.broker.admin_password)
     assert project.up().code == 0
     assert project.up("--expect-no-changes").code == 0
-    assert len(newest.users()) == 5
+    assert len(newest.users()) == 6
     addresses = project.outputs()["addresses"]
     assert {"client", "worker", "daemon", "daemon-management"} <= set(addresses)
     assert newest.broker.admin_password not in project.must("stack", "export", "--stack", project.stack).out

@@ -377,7 +377,7 @@ def test_every_example_is_one_that_is_accepted(name: str) -> None:
         read(**{**WITH_JOBS, path: value})
     elif name == "relay":
         read(**{"pools": [{"name": "core"}], "kubernetes": CLUSTER, path: value})
-    elif name in OF_BROKER or name == "workers":
+    elif name in OF_BROKER or name in ("workers", "pipeline"):
         on_cluster(**{"pools": [{"name": "core"}], "workers": {"core": WORKERS["core"]}, path: value})
     else:
         read(**{path: value})

@@ -115,7 +115,7 @@ def test_the_page_leads_from_nothing_to_a_pool_and_back(
 
     for _ in range(3):
         shell.run(next(pages))
-    assert len(stack.users()) == 5
+    assert len(stack.users()) == 6
     said = shell.run(next(pages))
     assert "nothing found" in said
     assert not re.search(r"amqp://[^ ]*:[^ ]*@", said)
@@ -131,9 +131,9 @@ def test_the_page_leads_from_nothing_to_a_pool_and_back(
     assert "examples.airports.worker" in (project.directory / "credentials/core/settings.toml").read_text()
 
     shell.run(next(pages))
-    assert len(stack.users()) == 10
+    assert len(stack.users()) == 12
     shell.run(next(pages))
-    assert len(stack.users()) == 5
+    assert len(stack.users()) == 6
 
     said = shell.run(next(pages))
     assert "replace" not in said
@@ -193,7 +193,7 @@ def test_the_page_leads_from_nothing_to_a_pool_on_a_cluster_and_back(
         assert "kubernetes:apps/v1:StatefulSet" in said
 
         shell.run(next(pages))
-        assert len(stack.users()) == 5
+        assert len(stack.users()) == 6
         assert len(stack.daemons("core")) == 2
         leader = stack.settled("core")
 

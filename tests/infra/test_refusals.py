@@ -148,7 +148,7 @@ def test_destroy_is_refused_with_counts_while_a_queue_holds_messages(stack: Stac
     assert "core-orphan holds 3 messages, core-poison holds 1 message" in done.text
     assert "Traceback" not in done.text
     assert {ORPHANS, "core-poison", "core-dl"} <= queues(stack)
-    assert len(stack.users()) == 5
+    assert len(stack.users()) == 6
 
     stack.configure(lose_messages_of=["core"])
     stack.must_up()

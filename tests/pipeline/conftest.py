@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,10 @@ from pyspark.sql import SparkSession
 import java
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import session
+from testbed.broker import Broker
+from testbed.pool import Pool
 from testbed.spark_cluster import FEW_ROWS
+from tests.pipeline.small_history import record, rows
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,3 +62,25 @@ def spark() -> Iterator[SparkSession]:
 def lake(tmp_path: Path) -> Lake:
     """An empty lake of the pool `core`, in a folder whose name Spark would take for a pattern."""
     return Lake(tmp_path / "lake [a-z]*{x,y}?", "core")
+
+
+@pytest.fixture
+def stream_pool(one_broker: Broker) -> Iterator[Pool]:
+    """A pool whose stream holds no event yet. One version of the broker is enough."""
+    vhost = f"pipeline-{secrets.token_hex(4)}"
+    one_broker.management.add_vhost(vhost, one_broker.admin)
+    pool = Pool.on(one_broker, vhost)
+    try:
+        yield pool
+    finally:
+        pool.remove_users()
+        one_broker.management.delete("vhosts", vhost)
+
+
+@pytest.fixture
+def uri_file(stream_pool: Pool, tmp_path: Path) -> Path:
+    """The address of a pool's monitor, whose stream holds a few events."""
+    record(stream_pool, rows())
+    file = tmp_path / "monitor.uri"
+    file.write_text(stream_pool.uri(stream_pool.users.monitor))
+    return file

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import pika
+
+from osrdyne_protocol import headers
+from testbed.pool import Pool
 
 #: 2013-01-01, midnight in UTC.
 BEGIN = 1_356_998_400_000
 EVENTS = 17
 REQUESTS = 4
 COLD = 2
+#: Columns of an event -> the headers in which it travels.
+HEADERS = {
+    "event": headers.X_EVENT,
+    "event_id": headers.X_EVENT_ID,
+    "time_ms": headers.X_EVENT_TIME,
+    "worker_id": headers.X_WORKER_ID,
+    "request_id": headers.X_REQUEST_ID,
+    "outcome": headers.X_OUTCOME,
+    "duration_ms": headers.X_DURATION,
+}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -38,3 +54,14 @@ def rows() -> list[dict[str, Any]]:
 def write(file: Path) -> None:
     """Write the events as JSON lines."""
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+
+
+def record(pool: Pool, events: Iterable[Mapping[str, Any]]) -> None:
+    """Put events into the stream of a pool."""
+    with pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for row in events:
+            given = {name: row[column] for column, name in HEADERS.items() if column in row}
+            properties = pika.BasicProperties(headers=given)
+            channel.basic_publish(pool.names.activity_exchange, row["key"], b"", properties, mandatory=True)

@@ -7,11 +7,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pika
 import pytest
 from pyspark.sql import SparkSession
 from typer.main import get_command
@@ -19,24 +17,11 @@ from typer.testing import CliRunner
 
 import steps
 from osrdyne_pipeline.commands import PIPELINE
-from osrdyne_protocol import headers
-from testbed.broker import Broker
-from testbed.pool import Pool
-from tests.pipeline.small_history import EVENTS, rows
+from tests.pipeline.small_history import EVENTS
 
 PAGE = Path(steps.ROOT, "docs/howto/pipeline.md").read_text()
 #: Modules of the report that have its sections.
 SECTIONS = ("sections", "promised", "recommended", "causes")
-#: Columns of an event -> the headers in which it travels.
-HEADERS = {
-    "event": headers.X_EVENT,
-    "event_id": headers.X_EVENT_ID,
-    "time_ms": headers.X_EVENT_TIME,
-    "worker_id": headers.X_WORKER_ID,
-    "request_id": headers.X_REQUEST_ID,
-    "outcome": headers.X_OUTCOME,
-    "duration_ms": headers.X_DURATION,
-}
 
 
 def lines() -> list[str]:
@@ -44,29 +29,6 @@ def lines() -> list[str]:
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in (re.sub(r"(^|\s)#.*", "", line).strip() for line in found) if line]
-
-
-@pytest.fixture
-def uri_file(one_broker: Broker, tmp_path: Path) -> Iterator[Path]:
-    """The address of a pool's monitor, whose stream holds a few events. One version of the broker is enough."""
-    broker = one_broker
-    vhost = "docs-pipeline"
-    broker.management.add_vhost(vhost, broker.admin)
-    pool = Pool.on(broker, vhost)
-    try:
-        with pika.BlockingConnection(pika.URLParameters(broker.amqp_uri(vhost=vhost))) as connection:
-            channel = connection.channel()
-            channel.confirm_delivery()
-            for row in rows():
-                given = {name: row[column] for column, name in HEADERS.items() if column in row}
-                properties = pika.BasicProperties(headers=given)
-                channel.basic_publish(pool.names.activity_exchange, row["key"], b"", properties, mandatory=True)
-        file = tmp_path / "monitor.uri"
-        file.write_text(pool.uri(pool.users.monitor))
-        yield file
-    finally:
-        pool.remove_users()
-        broker.management.delete("vhosts", vhost)
 
 
 @pytest.mark.full

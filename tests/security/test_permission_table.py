@@ -34,7 +34,7 @@ from tests.security.test_permissions import (
 pytestmark = pytest.mark.both_versions
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/permissions.md").read_text()
-ROLES = ("client", "worker", "daemon", "monitor", "operator")
+ROLES = ("client", "worker", "daemon", "monitor", "operator", "pipeline")
 ROWS = re.findall(r"^\| ([^|]+?) \|" + r" (yes|no) \|" * len(ROLES) + "$", PAGE, re.MULTILINE)
 #: Operation -> role -> whether the page says that it is allowed.
 TABLE = {row[0]: dict(zip(ROLES, (cell == "yes" for cell in row[1:]), strict=True)) for row in ROWS}

@@ -3,9 +3,9 @@
 Those of a pool: the broker, names, the API server for daemons, and what is configured. Those of the relay: the nodes
 its Redis, which only they and the daemons of its pools reach.
 
-Everything in a pool's namespace that is neither a daemon nor redo counts as a worker. No connection to a worker is
-allowed, and to a daemon only those that read its metrics. Clusters let through what a node itself asks (probes) in any
-case.
+Everything in a pool's namespace that is neither a daemon nor redo nor a pipeline counts as a worker. No connection to a
+worker is allowed, and to a daemon only those that read its metrics. Clusters let through what a node itself asks
+(probes) in any case.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from osrdyne_infra.cluster.settings import NetworkAccess
 from osrdyne_infra.configuration import BrokerAddress
 from osrdyne_infra.jobs import redo_deployment
 from osrdyne_infra.ordering import inside
+from osrdyne_infra.pipeline import cron_job
 from osrdyne_infra.pool import daemon_deployment
 from osrdyne_infra.pool.config import STATUS_PORT
 from osrdyne_infra.relay.settings import NODES, PORT, REDIS, REDIS_PORT
@@ -35,10 +36,10 @@ API_SERVER_PORTS = (443, 6443)
 
 
 class NetworkPolicies(pulumi.ComponentResource):
-    """The policies of one pool, for its daemons, for redo, and for all other pods of its namespace.
+    """The policies of one pool, for its daemons, for redo, for its pipeline, and for all other pods of its namespace.
 
     `database_port` is that of the server that holds the pool's jobs, None for a pool without jobs. `relay` is the
-    namespace of the relay, where the pool's workers poll there.
+    namespace of the relay, where the pool's workers poll there; `pipeline` says whether the pool has one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         broker: BrokerAddress,
         database_port: int | None,
         relay: str | None,
+        pipeline: bool,
         place: Place,
         parent: pulumi.ComponentResource,
     ) -> None:
@@ -70,6 +72,10 @@ class NetworkPolicies(pulumi.ComponentResource):
         )
         known = [of_daemon["app.kubernetes.io/name"]]
         needed = [names, _to(_peers(access.broker), amqp)]
+        if pipeline:
+            of_pipeline = cron_job.labels(pool)
+            known.append(of_pipeline["app.kubernetes.io/name"])
+            _policy(self, f"{pool}-pipeline", place, meta.LabelSelectorArgs(match_labels=of_pipeline), egress=[*needed])
         if database_port is not None:
             needed.append(_to(_peers(access.database), database_port))
             of_redo = redo_deployment.labels(pool)

@@ -26,8 +26,10 @@ GRACE_SECONDS = 30
 ONE_BY_ONE = apps.DeploymentStrategyArgs(
     type="RollingUpdate", rolling_update=apps.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1)
 )
-#: The only folder that a container may write to.
+#: The only folder that a container may write to, but for a volume of its own.
 SCRATCH = "/tmp"  # noqa: S108
+#: Names of volumes that are written: that folder, and the lake of a pipeline.
+WRITTEN = ("tmp", "lake")
 
 
 def deployment(
@@ -83,13 +85,17 @@ def pod(
     first: list[core.ContainerArgs] | None = None,
     account: str | None = None,
     grace: int = GRACE_SECONDS,
+    once: bool = False,
+    scratch: str = "64Mi",
 ) -> core.PodSpecArgs:
     """Return a pod without privileges. `first` run to their end before the others; `account` may use the API server.
 
-    `grace` is how many seconds it may take to end.
+    `grace` is how many seconds it may take to end. What is to run `once` is not started again when it has ended.
+    `scratch` is the size of the folder for temporary files.
     """
     return core.PodSpecArgs(
         service_account_name=account,
+        restart_policy="Never" if once else None,
         automount_service_account_token=account is not None,
         enable_service_links=False,
         termination_grace_period_seconds=grace,
@@ -112,7 +118,7 @@ def pod(
         ],
         init_containers=first,
         containers=containers,
-        volumes=[*volumes, core.VolumeArgs(name="tmp", empty_dir=core.EmptyDirVolumeSourceArgs(size_limit="64Mi"))],
+        volumes=[*volumes, core.VolumeArgs(name="tmp", empty_dir=core.EmptyDirVolumeSourceArgs(size_limit=scratch))],
     )
 
 
@@ -127,9 +133,14 @@ class PodSettings(Protocol):
 
 
 def container(
-    name: str, image: str, pods: PodSettings, command: list[str], places: Mapping[str, str], **more: Any
+    name: str,
+    image: str,
+    pods: PodSettings,
+    command: list[str],
+    places: Mapping[str, str],
+    **more: Any,
 ) -> core.ContainerArgs:
-    """Return a container without privileges, which writes to its scratch folder only.
+    """Return a container without privileges, which writes to its scratch folder only, and to what is in `WRITTEN`.
 
     `places` has the volume at each path, and `more` what else the container has.
     """
@@ -147,7 +158,7 @@ def container(
             capabilities=core.CapabilitiesArgs(drop=["ALL"]),
         ),
         volume_mounts=[
-            core.VolumeMountArgs(name=volume, mount_path=path, read_only=path != SCRATCH)
+            core.VolumeMountArgs(name=volume, mount_path=path, read_only=volume not in WRITTEN)
             for path, volume in {**places, SCRATCH: "tmp"}.items()
         ],
         **more,

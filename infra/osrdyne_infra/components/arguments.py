@@ -42,6 +42,7 @@ class PoolArguments(TypedDict, total=False):
     relay_key: str
     relay_s3_access_key: str
     relay_s3_secret_key: str
+    pipeline: Table
 
 
 class BrokerArguments(TypedDict):

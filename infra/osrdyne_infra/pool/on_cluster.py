@@ -14,6 +14,7 @@ from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs.redo_deployment import RedoDeployment
 from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.monitoring.objects import Monitoring
+from osrdyne_infra.pipeline.cron_job import PipelineCronJob
 from osrdyne_infra.pool.config import PoolConfig, authority
 from osrdyne_infra.pool.daemon_deployment import DaemonDeployment
 from osrdyne_infra.pool.driver_access import DriverAccess
@@ -64,6 +65,7 @@ class PoolOnCluster:
         needed: list[pulumi.Resource] = [*objects, users]
         self.parts: list[pulumi.Resource] = [namespace, config]
         account = None
+        pipeline = settings.pipeline if settings.pipeline is not None and settings.pipeline.has(pool.name) else None
         if worker is not None:
             access = DriverAccess(pool.name, worker.autoscaling, place, parent)
             account = access.account
@@ -74,7 +76,9 @@ class PoolOnCluster:
         if cluster.network_policy is not None:
             port = settings.jobs.inside_port if settings.jobs and jobs else None
             where = cluster.pool_namespace(NAMESPACE) if used else None
-            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, where, place, parent)
+            policies = NetworkPolicies(
+                pool.name, cluster.network_policy, settings.broker, port, where, pipeline is not None, place, parent
+            )
             self.parts.append(policies)
             needed.append(policies)
         if worker is not None and worker.autoscaling == "keda":
@@ -95,6 +99,18 @@ class PoolOnCluster:
                     config.authority,
                     place,
                     [jobs.made, *config.made, *needed],
+                    parent,
+                )
+            )
+        if pipeline is not None:
+            self.parts.append(
+                PipelineCronJob(
+                    pool,
+                    pipeline,
+                    users.addresses["pipeline"],
+                    config.authority,
+                    place,
+                    [*config.made, *needed],
                     parent,
                 )
             )

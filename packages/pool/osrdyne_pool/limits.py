@@ -24,7 +24,7 @@ _STATIC_QUEUES = 16
 
 
 #: Roles that each have a broker user.
-ROLES = ("client", "worker", "daemon", "monitor", "operator")
+ROLES = ("client", "worker", "daemon", "monitor", "operator", "pipeline")
 
 
 def of_user(pool: PoolLimits, role: str) -> Limits:

@@ -102,7 +102,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """Names of the broker users of a pool, one for each role; no operator where its name is empty."""
+    """Names of the broker users of a pool, one for each role; none where the name is empty."""
 
     client: str
     worker: str
@@ -110,6 +110,8 @@ class Users:
     monitor: str
     #: The person who works on the poison inventory with `osrdyne poison`.
     operator: str = ""
+    #: The pipeline where it runs by itself (`osrdyne pipeline run`).
+    pipeline: str = ""
 
     @classmethod
     def of(cls, pool: str, instance: str = DEFAULT_INSTANCE) -> Users:
@@ -119,7 +121,7 @@ class Users:
         instance `default` is left out.
         """
         tail = instance_tail(instance)
-        return cls(*(f"{pool}-{role}{tail}" for role in ("client", "worker", "daemon", "monitor", "operator")))
+        return cls(*(f"{pool}-{role}{tail}" for role in limits.ROLES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,10 +366,15 @@ def _permissions(names: PoolNames, who: Users) -> tuple[Permission, ...]:
             # are the workers' to read, and the daemon's where no worker can be started (decision 0063).
             read=f"^{pool}-(req-.*|orphan|dl|activity|leader)$",
         ),
-        # To read the record of all events. A reader cannot empty a stream, but any other queue.
-        Permission(who.monitor, configure="^$", write="^$", read=f"^{escape(names.events_stream)}$"),
+        _readers(names, who.monitor),
         *((_operators(names, who.operator),) if who.operator else ()),
+        *((_readers(names, who.pipeline),) if who.pipeline else ()),
     )
+
+
+def _readers(names: PoolNames, user: str) -> Permission:
+    """Rights to read the record of all events. A reader cannot empty a stream, but any other queue."""
+    return Permission(user, configure="^$", write="^$", read=exactly(names.events_stream))
 
 
 def _operators(names: PoolNames, user: str) -> Permission:

@@ -20,6 +20,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,14 +39,18 @@ OURS = (
     "packages/jobs",
     "packages/relay",
 )
+#: Of the pipeline, where it is asked for; with none of its extras.
+PIPELINE = "packages/pipeline"
 ARCHIVE = "wheels.tar"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("python_version", help="of the machine, such as 3.13")
-    version = parser.parse_args().python_version
-    digest = digest_of(version)
+    parser.add_argument("--pipeline", action="store_true", help="with what `osrdyne pipeline` needs on one machine")
+    given = parser.parse_args()
+    version, ours = given.python_version, (*OURS, PIPELINE) if given.pipeline else OURS
+    digest = digest_of(version, ours)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "osrdyne" / "wheels"
     house = cache / digest
     if not house.exists():
@@ -53,7 +58,7 @@ def main() -> None:
         # Made under another name and renamed: a folder cut short is never taken for a whole one.
         part = Path(tempfile.mkdtemp(prefix="part-", dir=cache))
         try:
-            build(part, version)
+            build(part, version, ours)
             pack(part)
             part.chmod(0o755)
             part.rename(house)
@@ -62,23 +67,23 @@ def main() -> None:
     print(json.dumps({"archive": str(house / ARCHIVE), "digest": digest}))
 
 
-def digest_of(version: str) -> str:
+def digest_of(version: str, ours: Sequence[str]) -> str:
     files = [PROJECT / "requirements.lock", Path(__file__)]
-    files += [path for name in OURS for path in sorted((PROJECT / name).rglob("*")) if path.suffix in (".py", ".toml")]
+    files += [path for name in ours for path in sorted((PROJECT / name).rglob("*")) if path.suffix in (".py", ".toml")]
     summed = hashlib.sha256(version.encode())
     for path in files:
         summed.update(f"\0{path.relative_to(PROJECT)}\0".encode() + path.read_bytes())
     return summed.hexdigest()[:20]
 
 
-def build(folder: Path, version: str) -> None:
+def build(folder: Path, version: str, ours: Sequence[str]) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    own = [str(PROJECT / name) for name in OURS]
+    own = [str(PROJECT / name) for name in ours]
     # Without the backend of the build, pip fetches it.
     offline = ["--no-build-isolation", "--no-index"] if find_spec("flit_core") else []
     run([*pip, "wheel", "--no-deps", *offline, "--wheel-dir", str(folder), *own])
     pinned = folder / "requirements.txt"
-    pinned.write_text("".join(needed(locked())))
+    pinned.write_text("".join(needed(locked(), ours)))
     wheels = ["--no-deps", "--require-hashes", "--only-binary=:all:", f"--python-version={version}"]
     run([*pip, "download", *wheels, "--dest", str(folder), "--requirement", str(pinned)])
 
@@ -103,23 +108,23 @@ def locked() -> dict[str, str]:
     return blocks
 
 
-def needed(blocks: dict[str, str]) -> list[str]:
+def needed(blocks: dict[str, str], ours: Sequence[str]) -> list[str]:
     """The lines of the lock for all that our packages need: it says of each package which others need that one.
 
     Without a look at what is installed here. It may be more than a machine needs, as it does not say for which extra.
     """
-    wanted = asked()
+    wanted = asked(ours)
     while more := {name for name, block in blocks.items() if name not in wanted and wanted & set(because_of(block))}:
         wanted |= more
     return [block for name, block in blocks.items() if name in wanted]
 
 
-def asked() -> set[str]:
-    """Names of what our packages ask for by themselves, with all of their extras."""
+def asked(ours: Sequence[str]) -> set[str]:
+    """Names of what our packages ask for by themselves, with all of their extras but those of the pipeline."""
     found: set[str] = set()
-    for folder in OURS:
+    for folder in ours:
         project = tomllib.loads((PROJECT / folder / "pyproject.toml").read_text())["project"]
-        extras = project.get("optional-dependencies", {}).values()
+        extras = () if folder == PIPELINE else project.get("optional-dependencies", {}).values()
         found |= set(map(name_of, itertools.chain(project["dependencies"], *extras)))
     return found
 

@@ -52,6 +52,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "pipeline tables": NO_LAKE,
     "pipeline recommend": NO_LAKE,
     "pipeline report": NO_LAKE,
+    "pipeline run": NO_LAKE,
     "pipeline bill": NO_LAKE,
     "pipeline forget": ("--source", "é/events.jsonl", *NO_LAKE),
     "relay serve": ("--settings", "é/none", "--json"),

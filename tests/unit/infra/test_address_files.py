@@ -54,7 +54,7 @@ def test_the_settings_name_files_that_are_written() -> None:
 
 def test_names_and_passwords_of_any_characters_are_percent_encoded_in_addresses() -> None:
     awkward = {"name": "o'b@c", "password": "a:b/c d%"}
-    credentials = dict.fromkeys(("client", "worker", "daemon", "monitor", "operator"), awkward)
+    credentials = dict.fromkeys(("client", "worker", "daemon", "monitor", "operator", "pipeline"), awkward)
     owners = {role: f"account of {role}" for role in credentials}
     places = {"amqp": "amqps://broker:5671", "management": "https://broker:15671"}
 

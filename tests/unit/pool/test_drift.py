@@ -258,7 +258,7 @@ def test_users_and_permissions_are_compared_when_asked() -> None:
     assert said(found) == [
         ("differs", "user core-daemon"),
         ("differs", "permission of core-client"),
-        ("missing", "permission of core-operator"),
+        ("missing", "permission of core-pipeline"),
     ]
     assert "write is '.*', declared is '^core-req-xchg$'" in found[1].problem
 

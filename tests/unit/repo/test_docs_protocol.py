@@ -149,7 +149,7 @@ def test_the_names_of_the_broker_objects() -> None:
     assert shown == static | {NAMES.leader_queue, NAMES.poison_lock_queue, NAMES.request_queue("{key}"), reply}
 
 
-@pytest.mark.parametrize("role", ["client", "worker", "daemon", "monitor", "operator"])
+@pytest.mark.parametrize("role", ["client", "worker", "daemon", "monitor", "operator", "pipeline"])
 def test_the_permissions_of_a_role(role: str) -> None:
     row = next(row for row in table("The permissions of a role", "role") if row[0] == role)
     user = next(user for user in OURS.users if user.role == role)

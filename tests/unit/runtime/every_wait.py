@@ -35,6 +35,7 @@ COMMANDS = {
     **dict.fromkeys(("jobs redo", "jobs migrate", "jobs restored", "jobs prepare-database"), COMMAND),
     "jobs serve": ENDS,
     "pipeline ingest": COMMAND,
+    "pipeline run": COMMAND,
     "relay serve": ENDS,
 }
 #: Commands without a peer, and what they do.

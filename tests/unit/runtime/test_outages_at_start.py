@@ -72,7 +72,7 @@ ENDING_COMMANDS = {
     *("bus ping", "bus watch", "call", "lint", "poison bury", "poison list", "poison replay", "poison show"),
     *("jobs cancel", "jobs create", "jobs delete", "jobs list", "jobs migrate", "jobs prepare-database"),
     *("jobs restored", "jobs schemas", "jobs show", "pipeline forget", "pipeline recommend", "pipeline report"),
-    "pipeline bill",
+    *("pipeline bill", "pipeline run"),
     *("pipeline tables", "pool apply", "pool diff", "pool remove", "relay check", "relay redis", "relay token"),
     *("dev", "new", "replay", "status"),
 }

@@ -120,6 +120,7 @@ WAITS = {
     "jobs restored": Waits(DATABASE, seconds=2.0),
     "jobs show": Waits(f"1 {DATABASE}", seconds=2.0),
     "pipeline ingest": Waits("--pool core --lake at/lake --engine duckdb", variables=BROKER),
+    "pipeline run": Waits("--pool core --lake at/lake --engine duckdb", variables=BROKER),
 }
 
 

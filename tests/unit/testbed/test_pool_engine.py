@@ -26,7 +26,7 @@ def daemon(tmp_path: Path) -> DaemonProcess:
         NO_BROKER,
         "/",
         PoolSettings("core"),
-        Users("client", "worker-of-this-test", "daemon", "monitor", "operator"),
+        Users("client", "worker-of-this-test", "daemon", "monitor", "operator", "pipeline"),
         {},
     )
     return DaemonProcess(

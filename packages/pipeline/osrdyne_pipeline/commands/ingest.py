@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,23 @@ def _paths(files: list[Path] | None) -> list[Path] | None:
     return files
 
 
+UriFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="File with the address of the broker, as a user who may read the stream; or OSRDYNE_EVENTS_URI.",
+    ),
+]
+OnGap = Annotated[
+    str,
+    typer.Option(
+        callback=_on_gap,
+        metavar="error|record",
+        help="What to do where retention removed events before they were read: stop, or note it in the rejects.",
+    ),
+]
+
+
 @one_line_errors
 def command(
     pool: options.Pool,
@@ -49,22 +66,9 @@ def command(
         ),
     ] = None,
     lake: options.Lake = options.DEFAULT_LAKE,
-    uri_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with the address of the broker, as a user who may read the stream; or OSRDYNE_EVENTS_URI.",
-        ),
-    ] = None,
+    uri_file: UriFile = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with new events until Ctrl-C or SIGTERM.")] = False,
-    on_gap: Annotated[
-        str,
-        typer.Option(
-            callback=_on_gap,
-            metavar="error|record",
-            help="What to do where retention removed events before they were read: stop, or note it in the rejects.",
-        ),
-    ] = ERROR,
+    on_gap: OnGap = ERROR,
     new_stream: Annotated[
         bool, typer.Option("--new-stream", help="The stream was made anew: read it from its first event.")
     ] = False,
@@ -85,14 +89,23 @@ def command(
     begun = time.monotonic()
     with started("ingest", place, engine=engine, master=master, memory=memory) as session:
         if files:
-            done = ingest.ingest_files(session, place, files, rules=rules, progress=_say)
+            done = ingest.ingest_files(session, place, files, rules=rules, progress=say)
         else:
-            # The file is read by executors, too, which have folders of their own.
-            address = None if uri_file is None else str(uri_file.absolute())
             done = ingest.ingest_stream(
-                session, place, uri_file=address, rules=rules, follow=follow, stop=_stopping(follow), progress=_say
+                session,
+                place,
+                uri_file=absolute(uri_file),
+                rules=rules,
+                follow=follow,
+                stop=_stopping(follow),
+                progress=say,
             )
-    _told(done, pool, place, time.monotonic() - begun, json=json)
+    told(done, pool, place, time.monotonic() - begun, json=json)
+
+
+def absolute(uri_file: Path | None) -> str | None:
+    """Return the path of the file with the address for executors, too, which have folders of their own."""
+    return None if uri_file is None else str(uri_file.absolute())
 
 
 def _stopping(follow: bool) -> Event:
@@ -108,16 +121,17 @@ def _stopping(follow: bool) -> Event:
     return stop
 
 
-def _say(so_far: Ingested) -> None:
+def say(so_far: Ingested) -> None:
+    """Say on standard error how far a run is."""
     part = f"{100 * so_far.done / so_far.total:.0f} %" if so_far.total else "-"
     typer.echo(f"  {part:>5}  {so_far.events:,} events, {so_far.rejects:,} rejects", err=True)
 
 
-def _told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
+def told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
+    """Print what a run has done."""
     if json:
-        counts = {"events": done.events, "rejects": done.rejects, "reasons": done.reasons, "batches": done.batches}
         more = {"known_files": done.known_files, "seconds": round(seconds, 1)}
-        print_json({"pool": pool, "lake": place.where, **counts, **more})
+        print_json({"pool": pool, "lake": place.where, **counts(done), **more})
         return
     known = f", {done.known_files:,} files were known" if done.known_files else ""
     typer.echo(
@@ -125,3 +139,8 @@ def _told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: bo
     )
     for reason, number in sorted(done.reasons.items(), key=lambda pair: -pair[1]):
         complain(f"rejected, {reason}: {number:,}")
+
+
+def counts(done: Ingested) -> dict[str, Any]:
+    """Return what the JSON document of a run says of it."""
+    return {"events": done.events, "rejects": done.rejects, "reasons": done.reasons, "batches": done.batches}

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json as json_text
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,9 @@ from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_pipeline.tables import shown
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_runtime.console.output import CannotAsk, print_json
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 #: In the folder of the pool: what was recommended last, for the report.
 FILE = "recommendation.json"
@@ -106,16 +109,69 @@ def command(
     Says of the last change whether it kept its promise, and proposes to go back where it did not. Nothing is
     recommended where the history does not support it. Files are changed with --apply only.
     """
-    place = lake_at(lake, pool)
+    files = [(kind, file) for kind, file in ((_STACK, stack), (_ANSIBLE, ansible), (_SETTINGS, settings)) if file]
+    asked = _Asked(files, apply, in_force, unbind_delay, stop_delay, goal)
+    found = _find(lake_at(lake, pool), asked, engine=engine, master=master, memory=memory)
+    if json:
+        print_json(found.to_json())
+    else:
+        found.tell()
+
+
+def for_settings(
+    place: AnyLake, settings: Path | None, *, apply: bool, engine: str, master: str | None, memory: str
+) -> dict[str, Any]:
+    """Do what `recommend` does with a settings file, and return its JSON document. Raises `PipelineError`."""
+    asked = _Asked([(_SETTINGS, settings)] if settings else [], apply)
+    return _find(place, asked, engine=engine, master=master, memory=memory).to_json()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for beside the pool."""
+
+    #: Files to change, with their kinds.
+    files: Sequence[tuple[_Kind, Path]]
+    apply: bool = False
+    in_force: datetime | None = None
+    unbind_delay: float | None = None
+    stop_delay: float | None = None
+    goal: str = "cold"
+
+
+@dataclass(frozen=True)
+class _Recommended:
+    """What was found, and what was written of it."""
+
+    document: dict[str, Any]
+    #: In words.
+    said: Sequence[str]
+    edits: Sequence[FileChange]
+    written: Sequence[FileChange]
+
+    def to_json(self) -> dict[str, Any]:
+        diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in self.written} for edit in self.edits]
+        return {**self.document, "changes": diffs}
+
+    def tell(self) -> None:
+        for words in self.said:
+            typer.echo(words)
+        for edit in self.edits:
+            as_it_is = edit.diff() or f"{edit.path} has these settings already"
+            typer.echo(f"written: {edit.path}" if edit in self.written else as_it_is)
+
+
+def _find(place: AnyLake, asked: _Asked, *, engine: str, master: str | None, memory: str) -> _Recommended:
+    """Find better delays, note them in the lake for the report, and write the files where that is asked for."""
+    pool, files = place.pool, asked.files
     if not place.exists("silver/requests"):
         raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
-    files = [(kind, file) for kind, file in ((_STACK, stack), (_ANSIBLE, ansible), (_SETTINGS, settings)) if file]
-    if apply and not files:
+    if asked.apply and not files:
         raise CannotAsk("--apply needs a file to write: give --stack, --ansible or --settings")
     place.check_writable()
     before = changes_made.read(place)
     there = files[0][0].read(pool, files[0][1]) if files else before[-1].after if before else PoolSettings(pool)
-    ask = _asked(there, unbind_delay, stop_delay, goal)
+    ask = _asked(there, asked.unbind_delay, asked.stop_delay, asked.goal)
     with started("recommend", place, engine=engine, master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
         tables = shown(session, place, *TABLES)
@@ -133,9 +189,9 @@ def command(
         back = going_back(before[-1], review) if review is not None and not by_hand else None
         wanted = back or (recommended(found, own(there, sorted(ask.left))) if found.recommended else None)
         edits = [replace(kind.change(wanted, file), option=kind.option) for kind, file in files] if wanted else []
-        written = [edit for edit in edits if apply and edit.before != edit.after]
+        written = [edit for edit in edits if asked.apply and edit.before != edit.after]
         if wanted and written:
-            at = time.time() if in_force is None else in_force.timestamp()
+            at = time.time() if asked.in_force is None else asked.in_force.timestamp()
             promise = None if back else found.promise
             one = loop.noted(tables, known.calls, before, review, written, wanted, promise, at)
             loop.apply(place, before, one, written)
@@ -148,20 +204,13 @@ def command(
         or list(before[-1].files if before else ()),
     }
     place.write_file(FILE, json_text.dumps(document))
-    if json:
-        diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in written} for edit in edits]
-        print_json({**document, "changes": diffs})
-        return
-    typer.echo(text.render(found))
+    said = [text.render(found)]
     if review is not None:
-        typer.echo("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
-    for each in found_waits:
-        typer.echo(f"not yet: {each}")
+        said.append("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
+    said += [f"not yet: {each}" for each in found_waits]
     if back:
-        typer.echo("what is recommended above waits for that: go back first, and run this again")
-    for edit in edits:
-        as_it_is = edit.diff() or f"{edit.path} has these settings already"
-        typer.echo(f"written: {edit.path}" if edit in written else as_it_is)
+        said.append("what is recommended above waits for that: go back first, and run this again")
+    return _Recommended(document, said, edits, written)
 
 
 def _asked(there: PoolSettings, unbind: float | None, stop: float | None, goal: str) -> advice.AdviceRequest:

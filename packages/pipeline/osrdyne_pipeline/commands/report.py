@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 #: What the page of a key says of advice.
 OF_THE_POOL = "Advice on delays is on the page of the whole pool."
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
+    ),
+]
 
 
 @one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
-        ),
-    ] = None,
+    output: Output = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Write a page of this key alone; needs --output.")
     ] = None,
@@ -55,7 +56,22 @@ def command(
     The page needs no other file and no network. With a recommendation in the lake (`osrdyne pipeline recommend`) it
     shows what that would change.
     """
-    place = lake_at(lake, pool)
+    del master  # an option of all commands; small sums need no cluster
+    written = write(lake_at(lake, pool), output=output, price=price, memory=memory, key=key)
+    if json:
+        print_json({"pool": pool, **written})
+        return
+    typer.echo(f"report of {pool}: {written['report']}")
+
+
+def write(
+    place: AnyLake, *, output: Path | None, price: float | None, memory: str, key: str | None = None
+) -> dict[str, Any]:
+    """Write the page of a pool, or of one `key`, and return what the JSON document says of it.
+
+    Raises `PipelineError`, `CannotAsk` and `OSError`.
+    """
+    pool = place.pool
     if not place.exists("gold/demand"):
         raise LakeError(f"there are no tables of {pool} in {place.where}: osrdyne pipeline tables makes them")
     if key is not None and output is None:
@@ -64,7 +80,6 @@ def command(
         raise CannotAsk(f"--key {key!r} is not UTF-8, which all keys are")
     if output is None:
         place.check_writable()
-    del master  # an option of all commands; small sums need no cluster
     with SmallEngine.open(memory) as engine, Steps() as steps:
         engine.show(place, *TABLES, key=key)
         found = gather(pool, engine.rows, now_ms=time.time_ns() // 1_000_000, progress=steps)
@@ -81,11 +96,7 @@ def command(
     else:
         replace_file(output, text)
     file = f"{place.where}/{PAGE}" if output is None else str(output.absolute())
-    if json:
-        totals = dataclasses.asdict(found.totals)
-        print_json({"pool": pool, "report": file, "bytes": len(text.encode()), **totals})
-        return
-    typer.echo(f"report of {pool}: {file}")
+    return {"report": file, "bytes": len(text.encode()), **dataclasses.asdict(found.totals)}
 
 
 def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:

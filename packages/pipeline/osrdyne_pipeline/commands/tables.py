@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,6 +15,9 @@ from osrdyne_pipeline.small.engine import QUERIES
 from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_pipeline.tables import build
 from osrdyne_runtime.console.output import print_json
+
+if TYPE_CHECKING:
+    from osrdyne_pipeline.store.opening import AnyLake
 
 
 @one_line_errors
@@ -30,18 +34,9 @@ def command(
     They are made anew as a whole; from the same events they are the same, row for row. Readers see the old tables or
     the new ones.
     """
-    place = lake_at(lake, pool)
-    if not place.exists("bronze"):
-        raise LakeError(f"there are no events of {pool} in {place.where}: osrdyne pipeline ingest brings them")
-    place.check_writable()
     begun = time.monotonic()
-    with (
-        started("tables", place, engine=engine, master=master, memory=memory) as session,
-        place.only_writer("tables"),
-        Steps() as steps,
-    ):
-        build(session, place, steps)
-    rows = {name: place.rows(name) for name in ("bronze", *QUERIES)}
+    place = lake_at(lake, pool)
+    rows = make(place, engine=engine, master=master, memory=memory)
     seconds = time.monotonic() - begun
     if json:
         print_json({"pool": pool, "lake": place.where, "rows": rows, "seconds": round(seconds, 1)})
@@ -49,3 +44,17 @@ def command(
     for name, number in rows.items():
         typer.echo(f"{name:<18} {number:>12,}")
     typer.echo(f"tables of {pool} in {place.where}, {seconds:.1f} s")
+
+
+def make(place: AnyLake, *, engine: str, master: str | None, memory: str) -> dict[str, int]:
+    """Make the tables anew, and return the rows of each. Raises `PipelineError`."""
+    if not place.exists("bronze"):
+        raise LakeError(f"there are no events of {place.pool} in {place.where}: osrdyne pipeline ingest brings them")
+    place.check_writable()
+    with (
+        started("tables", place, engine=engine, master=master, memory=memory) as session,
+        place.only_writer("tables"),
+        Steps() as steps,
+    ):
+        build(session, place, steps)
+    return {name: place.rows(name) for name in ("bronze", *QUERIES)}

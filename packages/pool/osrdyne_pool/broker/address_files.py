@@ -14,4 +14,5 @@ ADDRESS_FILES: Final[Mapping[str, tuple[str, str]]] = {
     "monitor.uri": ("monitor", "amqp"),
     "monitor-management.uri": ("monitor", "management"),
     "operator.uri": ("operator", "amqp"),
+    "pipeline.uri": ("pipeline", "amqp"),
 }

@@ -33,7 +33,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_all_files_are_new_at_first_and_nothing_changes_after_that(tmp_path: Path) -> None:
     first = files(tmp_path)
-    assert len(first.changes) == 7
+    assert len(first.changes) == 8
     assert all(change.missing for change in first.changes)
     assert "word" not in str([change.values for change in first.changes])
     for change in first.changes:
@@ -47,7 +47,7 @@ def test_another_port_is_a_change_that_is_shown_without_a_password(directory: Pa
     changes = files(directory, "amqp://admin:word@host:5673/v").changes
 
     assert {change.file.name for change in changes} == {
-        f"{role}.uri" for role in ("client", "worker", "daemon", "monitor", "operator")
+        f"{role}.uri" for role in ("client", "worker", "daemon", "monitor", "operator", "pipeline")
     }
     (value,) = changes[0].values
     assert str(value) == ("address is 'amqp://core-client@host:5672/v', declared is 'amqp://core-client@host:5673/v'")
@@ -89,4 +89,4 @@ def test_a_file_is_replaced_whole_and_keeps_mode_and_owner(directory: Path, monk
 
     assert ":5673/" in file.read_text()
     assert (file.stat().st_mode & 0o777, file.stat().st_uid) == (0o640, owner)
-    assert len([*directory.iterdir()]) == 7
+    assert len([*directory.iterdir()]) == 8

@@ -1,0 +1,128 @@
+"""The pipeline of one pool: a CronJob, the settings and the Secret that it reads, and the volume that it keeps.
+
+One run at a time. What was killed is repeated by the next run without loss, so a failed pod is not tried again before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.batch import v1 as batch
+from pulumi_kubernetes.core import v1 as core
+from pulumi_kubernetes.meta import v1 as meta
+
+from osrdyne_infra.cluster import replicated
+from osrdyne_infra.cluster.access import LABELS, Place, part
+from osrdyne_infra.ordering import inside
+from osrdyne_infra.pipeline.settings import PipelinePlace
+from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, secret
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.settings_text import to_toml
+
+#: The volume, in a run: LAKE/POOL has the tables and report.html.
+LAKE = "/var/lib/osrdyne/lake"
+#: Seconds beyond its own limit, for a pod to start and to end.
+MARGIN_SECONDS = 300
+#: For what does not fit into the memory of the engine.
+SCRATCH_SIZE = "10Gi"
+#: Jobs that are kept, for their logs.
+KEPT = 3
+
+
+def labels(pool: str) -> dict[str, str]:
+    """Return the labels by which the runs of a pool's pipeline are found."""
+    return {"app.kubernetes.io/name": "osrdyne-pipeline", "app.kubernetes.io/instance": pool}
+
+
+class PipelineCronJob(pulumi.ComponentResource):
+    """A CronJob with what it needs. `address` is the broker's, of the user who may read the pool's events.
+
+    `authority` names the folder and the ConfigMap of the broker's CA, where it has its own.
+    """
+
+    def __init__(
+        self,
+        pool: PoolSettings,
+        given: PipelinePlace,
+        address: pulumi.Output[str],
+        authority: Mapping[str, str],
+        place: Place,
+        after: Sequence[pulumi.Resource],
+        parent: pulumi.ComponentResource,
+    ) -> None:
+        super().__init__("osrdyne:kubernetes:PipelineCronJob", place.own(pool.name), None, inside(parent))
+        name = f"{pool.name}-pipeline"
+        made = [
+            kubernetes.core.v1.ConfigMap(
+                place.own(name),
+                metadata=place.metadata(name),
+                data={"settings.toml": to_toml({"pool": asdict(pool)})},
+                opts=part(self),
+            ),
+            secret(name, {"pipeline.uri": address}, place, part(self)),
+            self._volume(name, given, place),
+        ]
+        volumes = [
+            replicated.config_map("settings", name),
+            replicated.secret("credentials", name),
+            core.VolumeArgs(
+                name="lake", persistent_volume_claim=core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
+            ),
+            *(replicated.config_map("broker", file) for file in authority.values()),
+        ]
+        run = _run(pool.name, given, authority)
+        pod = replicated.pod(labels(pool.name), [run], volumes, once=True, scratch=SCRATCH_SIZE)
+        kubernetes.batch.v1.CronJob(
+            place.own(name),
+            metadata=place.metadata(name, labels(pool.name)),
+            spec=batch.CronJobSpecArgs(
+                schedule=given.schedule,
+                concurrency_policy="Forbid",
+                # A cluster that was away starts at most one run that it has missed.
+                starting_deadline_seconds=MARGIN_SECONDS,
+                successful_jobs_history_limit=KEPT,
+                failed_jobs_history_limit=KEPT,
+                job_template=batch.JobTemplateSpecArgs(
+                    metadata=meta.ObjectMetaArgs(labels={**LABELS, **labels(pool.name)}),
+                    spec=batch.JobSpecArgs(
+                        backoff_limit=0,
+                        active_deadline_seconds=given.time_limit + MARGIN_SECONDS,
+                        template=core.PodTemplateSpecArgs(
+                            metadata=meta.ObjectMetaArgs(labels={**LABELS, **labels(pool.name)}), spec=pod
+                        ),
+                    ),
+                ),
+            ),
+            opts=part(self, [*made, *after]),
+        )
+        self.register_outputs({})
+
+    def _volume(self, name: str, given: PipelinePlace, place: Place) -> pulumi.Resource:
+        """Return the claim. Some classes bind it only when a first pod uses it, which `up` does not wait for."""
+        return kubernetes.core.v1.PersistentVolumeClaim(
+            place.own(name),
+            metadata=place.metadata(name, annotations={"pulumi.com/skipAwait": "true"}),
+            spec=core.PersistentVolumeClaimSpecArgs(
+                access_modes=["ReadWriteOnce"],
+                storage_class_name=given.storage_class or None,
+                resources=core.VolumeResourceRequirementsArgs(requests={"storage": given.storage}),
+            ),
+            opts=part(self),
+        )
+
+
+def _run(pool: str, given: PipelinePlace, authority: Mapping[str, str]) -> core.ContainerArgs:
+    options = {
+        "--pool": pool,
+        "--lake": LAKE,
+        "--uri-file": f"{CREDENTIALS}/pipeline.uri",
+        "--settings": f"{SETTINGS}/settings.toml",
+        "--memory": given.memory,
+        "--time-limit": str(given.time_limit),
+    }
+    words = ["osrdyne", "pipeline", "run", *(word for option in options.items() for word in option)]
+    places = {SETTINGS: "settings", CREDENTIALS: "credentials", LAKE: "lake", **dict.fromkeys(authority, "broker")}
+    return replicated.container("pipeline", given.image, given, words, places)
