@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from osrdyne_calls.errors import REMOTE_ERRORS, RemoteError
-from osrdyne_protocol.headers import X_REASON, X_STATUS, text
-from osrdyne_protocol.statuses import OK, STATUSES, first_line
+from osrdyne_protocol.expiry import STAGES
+from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_STATUS, text
+from osrdyne_protocol.statuses import EXPIRED, OK, STATUSES, first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ def answer_of(headers: Mapping[str, Any], body: bytes, correlation_id: str) -> R
     meaning = reason or STATUSES.get(status, "This status is not in the protocol's table.")
     if said := first_line(body):
         meaning = f"{meaning.rstrip('.')}: {said}"
+    if status == EXPIRED and (stage := text(headers.get(X_EXPIRED_AT))) in STAGES:
+        meaning = f"{meaning.rstrip('.')}. {stage}: {STAGES[stage]}"
     return REMOTE_ERRORS.get(status, RemoteError)(
         f"{status}: {meaning} (correlation id {correlation_id})",
         status=status,

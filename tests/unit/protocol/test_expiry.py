@@ -155,3 +155,5 @@ def test_the_clients_error_says_the_stage(value: object, stage: str | None) -> N
     error = read(Message(b"", "", "", Properties(headers=given, correlation_id="1"), 1, redelivered=False))
     assert isinstance(error, Expired)
     assert error.stage == stage
+    known = [words for name, words in expiry.STAGES.items() if name == stage]
+    assert [words for words in expiry.STAGES.values() if words in str(error)] == known
