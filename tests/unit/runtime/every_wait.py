@@ -34,7 +34,8 @@ COMMANDS = {
     **dict.fromkeys(("jobs create", "jobs list", "jobs show", "jobs cancel", "jobs delete"), COMMAND),
     **dict.fromkeys(("jobs redo", "jobs migrate", "jobs restored", "jobs prepare-database"), COMMAND),
     "jobs serve": ENDS,
-    "pipeline ingest": COMMAND,
+    **dict.fromkeys(("pipeline ingest", "pipeline tables", "pipeline recommend"), COMMAND),
+    **dict.fromkeys(("pipeline report", "pipeline bill", "pipeline forget"), COMMAND),
     "relay serve": ENDS,
 }
 #: Commands without a peer, and what they do.
@@ -42,11 +43,6 @@ COMMANDS_ALONE = {
     "new": "writes files",
     "replay": "reads a file",
     "jobs schemas": "imports a module",
-    "pipeline tables": "reads and writes files",
-    "pipeline recommend": "reads files",
-    "pipeline report": "reads files",
-    "pipeline bill": "reads files",
-    "pipeline forget": "reads and writes files",
     "relay check": "reads files",
     "relay redis": "reads a file",
     "relay token": "draws a random number",

@@ -20,7 +20,7 @@ import typer
 from osrdyne.commands.poison import audit_file as audits
 from osrdyne.commands.poison import text
 from osrdyne.commands.poison.entry import Entry, Selection
-from osrdyne.commands.poison.inventory import Inventory, PoisonOutcome, opened
+from osrdyne.commands.poison.inventory import Inventory, PoisonOutcome, connected, opened
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_amqp import Message
@@ -228,9 +228,12 @@ def _take_out(
 
 def _run(place: _Place, work: Callable[[Inventory], Awaitable[T]]) -> T:
     async def run() -> T:
-        at = opened(place.uri, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS)
+        ends = None if place.timeout is None else asyncio.get_running_loop().time() + place.timeout
+        # A connection says itself that its time is over, and where.
+        connection = await connected(place.uri, place.names, place.timeout)
+        at = opened(connection, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS)
         try:
-            async with asyncio.timeout(place.timeout) as bound, at as inventory:
+            async with asyncio.timeout_at(ends) as bound, at as inventory:
                 return await work(inventory)
         except TimeoutError:
             if not bound.expired():

@@ -39,7 +39,8 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_ENTRIES = 65_535
 #: Code with which the broker closes a connection as it fails to deliver a message.
 _CRASHED = 541
-#: Longest wait for a confirm.
+#: Longest wait for a connection, where the command was given no time, and for a confirm.
+_CONNECT_SECONDS = 10.0
 _CONFIRM_SECONDS = 30.0
 
 
@@ -242,10 +243,19 @@ class Inventory:
         await look.channel.close()
 
 
+async def connected(uri: str, names: PoolNames, timeout: float | None = None) -> Connection:
+    """Connect within `timeout` seconds, or 10. Raises BrokerError."""
+    return await Connection.open(
+        uri, name=f"osrdyne poison of {names.pool}", timeout=_CONNECT_SECONDS if timeout is None else timeout
+    )
+
+
 @contextlib.asynccontextmanager
-async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> AsyncIterator[Inventory]:
-    """Connect and take the lock, waiting `patience` seconds for another command. Raises Busy, BrokerError."""
-    connection = await Connection.open(uri, name=f"osrdyne poison of {names.pool}")
+async def opened(connection: Connection, names: PoolNames, *, who: str, patience: float) -> AsyncIterator[Inventory]:
+    """Take the lock, waiting `patience` seconds for another command, and close the connection in the end.
+
+    Raises Busy, BrokerError.
+    """
     try:
         await _lock(connection, names, patience)
         yield Inventory(
