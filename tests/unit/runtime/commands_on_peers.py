@@ -21,7 +21,7 @@ TYPES = [JobType("routes")]
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the peers of commands are, and as whom each is asked."""
+    """Where the peers of commands are, with the user of each role."""
 
     broker: str
     management: str

@@ -48,7 +48,7 @@ COMMANDS_ALONE = {
     "relay token": "draws a random number",
 }
 
-#: Packages for programs of others. Those of the bus are in tests/bus/on_peers/test_silent_peers.py: they need proton.
+#: Packages for programs of others. Those of the bus are in tests/bus/on_peers/test_waits.py: they need proton.
 LIBRARIES = (
     *("osrdyne_amqp", "osrdyne_calls", "osrdyne_client", "osrdyne_jobs", "osrdyne_jobs.http", "osrdyne_relay"),
     *("osrdyne_relay.client", "osrdyne_relay.http", "osrdyne_relay.worker", "osrdyne_worker"),

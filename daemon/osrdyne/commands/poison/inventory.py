@@ -26,6 +26,7 @@ from osrdyne_amqp.errors import (
     Returned,
     Unencodable,
 )
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
 
@@ -42,6 +43,8 @@ _CRASHED = 541
 #: Longest wait for a connection, where the command was given no time, and for a confirm.
 _CONNECT_SECONDS = 10.0
 _CONFIRM_SECONDS = 30.0
+#: For each of the two last steps of a command whose time is over: to look what was taken out, and to disconnect.
+_LAST_SECONDS = CLOSE_SECONDS / 2
 
 
 class Busy(DaemonError):
@@ -184,10 +187,12 @@ class Inventory:
                         await asyncio.sleep(0)
                 except BrokerTimeout:
                     raise  # it would not answer this check, either
-                except BaseException:
+                except BaseException as error:
                     # The earlier entries are done. The first error matters more than a failure of this check.
-                    with contextlib.suppress(BrokerError):
-                        await look.settled(queue)
+                    bound = _LAST_SECONDS if isinstance(error, asyncio.CancelledError) else None
+                    with contextlib.suppress(BrokerError, TimeoutError):
+                        async with asyncio.timeout(bound):
+                            await look.settled(queue)
                     raise
                 await look.settled(queue)
                 more = look.left
@@ -256,6 +261,7 @@ async def opened(connection: Connection, names: PoolNames, *, who: str, patience
 
     Raises Busy, BrokerError.
     """
+    closing = CLOSE_SECONDS
     try:
         await _lock(connection, names, patience)
         yield Inventory(
@@ -271,8 +277,11 @@ async def opened(connection: Connection, names: PoolNames, *, who: str, patience
             f"{names.unanswered_queue}: one has what AMQP 0-9-1 cannot carry. Have an administrator take it out with a "
             "client of AMQP 1.0"
         ) from error
+    except asyncio.CancelledError:
+        closing = _LAST_SECONDS
+        raise
     finally:
-        await connection.close()
+        await connection.close(closing)
 
 
 def _leave(_: Message) -> None:
