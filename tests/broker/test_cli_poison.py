@@ -173,9 +173,11 @@ async def test_what_is_taken_out_at_once_is_gone_for_good(inventory: Inventory) 
     for _ in range(8):
         inventory.keep(600, confirmed=False)
         uri = inventory.uri.read_text().strip()
-        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+        connection = await poison_inventory.connected(uri, inventory.pool.names)
+        async with poison_inventory.opened(connection, inventory.pool.names, who="a test", patience=10) as opened:
             assert len(await opened.take_out(Selection(everything=True), nothing)) == 600
-        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+        connection = await poison_inventory.connected(uri, inventory.pool.names)
+        async with poison_inventory.opened(connection, inventory.pool.names, who="a test", patience=10) as opened:
             assert await opened.entries() == []
 
 
@@ -190,10 +192,12 @@ async def test_what_was_taken_out_before_something_failed_is_gone_too(inventory:
     uri = inventory.uri.read_text().strip()
     for _ in range(8):
         inventory.keep(600, confirmed=False)
-        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+        connection = await poison_inventory.connected(uri, inventory.pool.names)
+        async with poison_inventory.opened(connection, inventory.pool.names, who="a test", patience=10) as opened:
             with pytest.raises(OSError, match="no space"):
                 await opened.take_out(Selection(everything=True), fail_at_last)
-        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+        connection = await poison_inventory.connected(uri, inventory.pool.names)
+        async with poison_inventory.opened(connection, inventory.pool.names, who="a test", patience=10) as opened:
             assert len(await opened.entries()) == 100
         with administrator(inventory.pool) as channel:
             channel.queue_purge(inventory.pool.names.poison_queue)

@@ -22,6 +22,8 @@ from osrdyne_calls.replies import Reply
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_runtime.portal import Portal
 
+__all__ = ["Bus", "BusClient", "BusListener", "BusServer"]
+
 Result = TypeVar("Result")
 
 

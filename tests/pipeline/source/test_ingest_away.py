@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.errors import PySparkException
 from osrdyne_pipeline import ingest
 from osrdyne_pipeline.errors import BrokerAway, SourceError
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.source import stream
+from osrdyne_pipeline.source import consumer, stream
 from osrdyne_pipeline.spark import intake
 from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, assert_three_kinds_of_lines
 
@@ -68,6 +69,16 @@ def test_a_run_that_follows_waits_for_its_broker_and_says_the_three_lines_of_an_
 def test_a_run_that_does_not_follow_ends_at_once(lake: Lake, stop: Stop, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no connection"):
         run(lake, stop, tmp_path, follow=False)
+
+
+def test_a_broker_that_takes_a_connection_and_says_nothing_is_away(
+    lake: Lake, stop: Stop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "CONNECT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"amqp://user:secret@127.0.0.1:{silent.getsockname()[1]}/v"
+        with pytest.raises(BrokerAway, match=r"no AMQP answer within 0.1 s; check that this is the broker's AMQP port"):
+            run(lake, stop, tmp_path, address=address, follow=False)
 
 
 def test_an_address_that_cannot_be_read_ends_a_run_that_follows(lake: Lake, stop: Stop, tmp_path: Path) -> None:

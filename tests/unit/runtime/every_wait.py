@@ -34,8 +34,8 @@ COMMANDS = {
     **dict.fromkeys(("jobs create", "jobs list", "jobs show", "jobs cancel", "jobs delete"), COMMAND),
     **dict.fromkeys(("jobs redo", "jobs migrate", "jobs restored", "jobs prepare-database"), COMMAND),
     "jobs serve": ENDS,
-    "pipeline ingest": COMMAND,
-    "pipeline run": COMMAND,
+    **dict.fromkeys(("pipeline ingest", "pipeline tables", "pipeline recommend"), COMMAND),
+    **dict.fromkeys(("pipeline report", "pipeline bill", "pipeline forget", "pipeline run"), COMMAND),
     "relay serve": ENDS,
 }
 #: Commands without a peer, and what they do.
@@ -43,17 +43,12 @@ COMMANDS_ALONE = {
     "new": "writes files",
     "replay": "reads a file",
     "jobs schemas": "imports a module",
-    "pipeline tables": "reads and writes files",
-    "pipeline recommend": "reads files",
-    "pipeline report": "reads files",
-    "pipeline bill": "reads files",
-    "pipeline forget": "reads and writes files",
     "relay check": "reads files",
     "relay redis": "reads a file",
     "relay token": "draws a random number",
 }
 
-#: Packages for programs of others. Those of the bus are in tests/bus/on_peers/test_silent_peers.py: they need proton.
+#: Packages for programs of others. Those of the bus are in tests/bus/on_peers/test_waits.py: they need proton.
 LIBRARIES = (
     *("osrdyne_amqp", "osrdyne_calls", "osrdyne_client", "osrdyne_jobs", "osrdyne_jobs.http", "osrdyne_relay"),
     *("osrdyne_relay.client", "osrdyne_relay.http", "osrdyne_relay.worker", "osrdyne_worker"),

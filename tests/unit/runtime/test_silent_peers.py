@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,29 +25,31 @@ import steps
 from osrdyne.commands import status
 from osrdyne_client import AsyncClient, Client
 from osrdyne_jobs.client import AsyncJobClient, JobClient
+from osrdyne_jobs.commands import create
+from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType
 from osrdyne_jobs.waiting import STOP_SECONDS
 from osrdyne_pipeline.source import consumer
 from osrdyne_pipeline.source.consumer import LAST_SECONDS
+from osrdyne_pipeline.store import lake, objects
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay import NodeLost, NodesAway, RedisAway, Relay, RelaySettings
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
 from osrdyne_relay.client.addresses import LOST_AFTER_TIMEOUT_SECONDS
 from osrdyne_relay.worker.service import LAST_ANSWERS_SECONDS
-from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import Done, osrdyne
 from testbed.waiting import hears, until_in_thread
 from tests.unit.command.every_command import COMMANDS
 from tests.unit.repo import named_tests
 from tests.unit.runtime import every_wait
+from tests.unit.runtime.commands_on_peers import BROKER, SHORT_SECONDS, TYPES, WAITS, Addresses, write_files
 
 T = TypeVar("T")
 
-#: Seconds of the waits here, and those that a loaded machine may take more than it should. Without bounds it is 10.
-SHORT_SECONDS, SLACK_SECONDS = 1.0, 4.0
+#: Seconds that a loaded machine may take more than it should. Without bounds it is 10.
+SLACK_SECONDS = 4.0
 AWAY, SILENT = "away", "silent"
-TYPES = [JobType("routes")]
 
 
 async def in_time(work: Awaitable[T], timeout: float) -> T:
@@ -81,47 +84,11 @@ def silent() -> Iterator[int]:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Waits:
-    """A command on a peer. In its words, `at/` is the folder of the test with the files that name the peer."""
-
-    words: str
-    #: Seconds that it is given.
-    seconds: float = SHORT_SECONDS
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
-#: `PORT` is the peer's. PostgreSQL's library takes no less than two seconds.
-AMQP = "amqp://user:password@127.0.0.1:PORT/v"
-POSTGRESQL = "postgresql://user:password@127.0.0.1:PORT/d?connect_timeout=2"
-BROKER = {"OSRDYNE_CLIENT_URI": AMQP, "OSRDYNE_OPERATOR_URI": AMQP, "OSRDYNE_EVENTS_URI": AMQP}
-INVENTORY, SETTINGS = "--pool core --timeout 1 --audit at/audit", "--settings at/settings.toml"
-DATABASE = "--database-file at/database"
-WAITS = {
-    "call": Waits("42 --pool core --timeout 1", variables=BROKER),
-    # Its folder becomes that of the process, which another test has.
-    "dev": Waits("at/worker.py --settings at/settings.toml"),
-    "lint": Waits(f"{SETTINGS} --live"),
-    "pool apply": Waits(SETTINGS),
-    "pool diff": Waits(SETTINGS),
-    "pool remove": Waits(SETTINGS),
-    "status": Waits("--url http://127.0.0.1:PORT"),
-    "poison list": Waits("--pool core --timeout 1", variables=BROKER),
-    "poison show": Waits("1 --pool core --timeout 1", variables=BROKER),
-    "poison replay": Waits(f"--all --yes {INVENTORY}", variables=BROKER),
-    "poison bury": Waits(f"1 {INVENTORY}", variables=BROKER),
-    "jobs cancel": Waits(f"1 {DATABASE}", seconds=2.0),
-    "jobs create": Waits(f"routes r {{}} --types {__name__}:TYPES {DATABASE}", seconds=2.0),
-    "jobs delete": Waits(f"1 {DATABASE}", seconds=2.0),
-    "jobs list": Waits(DATABASE, seconds=2.0),
-    "jobs migrate": Waits(DATABASE, seconds=2.0),
-    "jobs prepare-database": Waits(f"--admin-file at/admin --owner-file at/owner {DATABASE}", seconds=2.0),
-    "jobs redo": Waits(f"1 {DATABASE}", seconds=2.0),
-    "jobs restored": Waits(DATABASE, seconds=2.0),
-    "jobs show": Waits(f"1 {DATABASE}", seconds=2.0),
-    "pipeline ingest": Waits("--pool core --lake at/lake --engine duckdb", variables=BROKER),
-    "pipeline run": Waits("--pool core --lake at/lake --engine duckdb", variables=BROKER),
-}
+#: Those that open the same store as `pipeline tables`.
+LIKE_TABLES = (
+    *("pipeline ingest (store)", "pipeline run (store)", "pipeline recommend", "pipeline report"),
+    *("pipeline bill", "pipeline forget"),
+)
 
 
 @pytest.fixture
@@ -129,56 +96,33 @@ def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monke
     """A folder with the files of a pool, whose broker and database are the peer of the test."""
     port = request.getfixturevalue("port" if "port" in request.fixturenames else "silent")
     monkeypatch.chdir(tmp_path)
-    amqp, database = AMQP.replace("PORT", str(port)), POSTGRESQL.replace("PORT", str(port))
-    http = f"http://user:password@127.0.0.1:{port}"
-    tables = {
-        "pool": {"name": "core"},
-        "broker": {"amqp_uri": amqp, "management_uri": http, "timeout": SHORT_SECONDS},
-        "driver": {
-            "kind": "subprocess",
-            "state_directory": str(tmp_path / "state"),
-            "worker_amqp_uri": amqp,
-            "template": {"command": [sys.executable, "worker.py"]},
-        },
-    }
-    texts = {
-        "settings.toml": to_toml(tables),
-        "worker.py": "",
-        "access.toml": f'[clients.worker]\ntoken_sha256 = "{"0" * 64}"\n',
-        "relay.toml": to_toml(
-            {
-                "relay": {
-                    "redis": {"url": f"redis://127.0.0.1:{port}"},
-                    "serve": {"port": 0, "access_file": str(tmp_path / "access.toml"), "plain_http": True},
-                }
-            }
-        ),
-        "database": database,
-        "owner": database.replace("user", "owner"),
-        "admin": database.replace("user", "admin"),
-    }
-    for name, text in texts.items():
-        file = tmp_path / name
-        file.write_text(text)
-        file.chmod(0o600)
+    write_files(tmp_path, Addresses.at(port))
     return tmp_path
 
 
-@pytest.mark.parametrize("command", WAITS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=pytest.mark.full if name in LIKE_TABLES else ()) for name in WAITS]
+)
 async def test_a_command_ends_in_the_time_that_it_was_given(
     command: str, port: int, at: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # These two have no option for it.
+    # These have no option for it.
     monkeypatch.setattr(status, "TIMEOUT_SECONDS", SHORT_SECONDS)
     monkeypatch.setattr(consumer, "CONNECT_SECONDS", SHORT_SECONDS)
+    monkeypatch.setattr(create, "CAST_TIMEOUT_SECONDS", SHORT_SECONDS)
+    for module in (objects, lake):
+        monkeypatch.setattr(module, "TRIED", timedelta(seconds=SHORT_SECONDS))
     waits = WAITS[command]
-    words = waits.words.replace("at/", f"{at}/").replace("PORT", str(port)).split()
-    variables = {name: value.replace("PORT", str(port)) for name, value in waits.variables.items()}
+    words, variables = waits.line(command, at, Addresses.at(port))
+    if "at/sqlite" in waits.words:
+        await asyncio.to_thread(migrate, engine_for((at / "sqlite").read_text()))
 
-    done = await run(*command.split(), *words, timeout=waits.seconds, **variables)
+    done = await run(*words, timeout=waits.seconds, **variables)
 
-    assert done.code == 2, done
-    assert "127.0.0.1" in done.line
+    assert done.code == waits.code, done
+    line = done.line if waits.code else done.out.decode()
+    assert f"127.0.0.1:{port}" in line
+    assert re.search(waits.says, line), line
     assert "password" not in done.err
 
 
@@ -213,9 +157,9 @@ async def test_a_program_that_waits_for_a_silent_peer_ends_when_it_is_asked_to(
 ) -> None:
     text, seconds = PROGRAMS[name]
     program = [str(steps.BIN / "osrdyne"), *text.split()] if text.startswith(name) else [sys.executable, "-c", text]
-    amqp = AMQP.replace("PORT", str(silent))
+    amqp = Addresses.at(silent).broker
     key = WorkerEnvironment("w", "42", "core", "core-req-42", "core-activity", amqp).to_environ()
-    variables = dict.fromkeys(BROKER, amqp) | key | {"PATH": os.environ["PATH"]}
+    variables = Addresses.at(silent).of(BROKER) | key | {"PATH": os.environ["PATH"]}
     with (at / "log").open("w") as log:
         process = subprocess.Popen(  # noqa: ASYNC220
             [word.replace("PORT", str(silent)) for word in program], cwd=at, env=variables, stdout=log, stderr=log
@@ -242,7 +186,9 @@ def is_connected(process: int, port: int) -> bool:
 def test_each_command_has_a_test_of_its_waits_or_is_alone() -> None:
     assert {*every_wait.COMMANDS} & {*every_wait.COMMANDS_ALONE} == set()
     assert {*every_wait.COMMANDS, *every_wait.COMMANDS_ALONE} == {*COMMANDS}
-    assert {name for name, test in every_wait.COMMANDS.items() if test == every_wait.COMMAND} == {*WAITS}
+    assert {name for name, test in every_wait.COMMANDS.items() if test == every_wait.COMMAND} == {
+        name.partition(" (")[0] for name in WAITS
+    }
     assert [test for test in every_wait.COMMANDS.values() if not named_tests.exists(test)] == []
 
 

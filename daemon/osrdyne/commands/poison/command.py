@@ -20,7 +20,7 @@ import typer
 from osrdyne.commands.poison import audit_file as audits
 from osrdyne.commands.poison import text
 from osrdyne.commands.poison.entry import Entry, Selection
-from osrdyne.commands.poison.inventory import Inventory, PoisonOutcome, opened
+from osrdyne.commands.poison.inventory import Inventory, PoisonOutcome, connected, opened
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_amqp import Message
@@ -228,15 +228,25 @@ def _take_out(
 
 def _run(place: _Place, work: Callable[[Inventory], Awaitable[T]]) -> T:
     async def run() -> T:
-        at = opened(place.uri, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS)
+        ends = None if place.timeout is None else asyncio.get_running_loop().time() + place.timeout
+        # A connection says itself that its time is over, and where.
+        connection = await connected(place.uri, place.names, place.timeout)
+        at = opened(connection, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS)
+        alarm = None
         try:
-            async with asyncio.timeout(place.timeout) as bound, at as inventory:
-                return await work(inventory)
+            async with asyncio.timeout_at(ends) as bound, at as inventory:
+                try:
+                    return await work(inventory)
+                finally:
+                    alarm = connection.blocked_reason
         except TimeoutError:
             if not bound.expired():
                 raise
             where = urlsplit(place.uri).netloc.rpartition("@")[2]
             said = f"the broker at {where} did not do it all within {place.timeout:g} s (--timeout)"
+            if alarm is not None:
+                why = f"it takes no messages in its alarm ({alarm}; see `osrdyne status`), and may do the rest after it"
+                raise CannotAsk(f"{said}: {why}; look then with `osrdyne poison list`") from None
             raise CannotAsk(f"{said}; what is not done stays in the inventory: try again") from None
 
     return asyncio.run(run())

@@ -26,6 +26,7 @@ from osrdyne_amqp.errors import (
     Returned,
     Unencodable,
 )
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
 
@@ -39,8 +40,11 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_ENTRIES = 65_535
 #: Code with which the broker closes a connection as it fails to deliver a message.
 _CRASHED = 541
-#: Longest wait for a confirm.
+#: Longest wait for a connection, where the command was given no time, and for a confirm.
+_CONNECT_SECONDS = 10.0
 _CONFIRM_SECONDS = 30.0
+#: For each of the two last steps of a command whose time is over: to look what was taken out, and to disconnect.
+_LAST_SECONDS = CLOSE_SECONDS / 2
 
 
 class Busy(DaemonError):
@@ -183,10 +187,12 @@ class Inventory:
                         await asyncio.sleep(0)
                 except BrokerTimeout:
                     raise  # it would not answer this check, either
-                except BaseException:
+                except BaseException as error:
                     # The earlier entries are done. The first error matters more than a failure of this check.
-                    with contextlib.suppress(BrokerError):
-                        await look.settled(queue)
+                    bound = _LAST_SECONDS if isinstance(error, asyncio.CancelledError) else None
+                    with contextlib.suppress(BrokerError, TimeoutError):
+                        async with asyncio.timeout(bound):
+                            await look.settled(queue)
                     raise
                 await look.settled(queue)
                 more = look.left
@@ -242,10 +248,20 @@ class Inventory:
         await look.channel.close()
 
 
+async def connected(uri: str, names: PoolNames, timeout: float | None = None) -> Connection:
+    """Connect within `timeout` seconds, or 10. Raises BrokerError."""
+    return await Connection.open(
+        uri, name=f"osrdyne poison of {names.pool}", timeout=_CONNECT_SECONDS if timeout is None else timeout
+    )
+
+
 @contextlib.asynccontextmanager
-async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> AsyncIterator[Inventory]:
-    """Connect and take the lock, waiting `patience` seconds for another command. Raises Busy, BrokerError."""
-    connection = await Connection.open(uri, name=f"osrdyne poison of {names.pool}")
+async def opened(connection: Connection, names: PoolNames, *, who: str, patience: float) -> AsyncIterator[Inventory]:
+    """Take the lock, waiting `patience` seconds for another command, and close the connection in the end.
+
+    Raises Busy, BrokerError.
+    """
+    closing = CLOSE_SECONDS
     try:
         await _lock(connection, names, patience)
         yield Inventory(
@@ -261,8 +277,11 @@ async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> As
             f"{names.unanswered_queue}: one has what AMQP 0-9-1 cannot carry. Have an administrator take it out with a "
             "client of AMQP 1.0"
         ) from error
+    except asyncio.CancelledError:
+        closing = _LAST_SECONDS
+        raise
     finally:
-        await connection.close()
+        await connection.close(closing)
 
 
 def _leave(_: Message) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_jobs import states
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import DatabaseFile, Ids, Json, one_line_errors
+from osrdyne_jobs.database.addresses import advice
 from osrdyne_jobs.database.engines import place, reason, writing
 from osrdyne_jobs.errors import UnknownJob, WrongState
 from osrdyne_jobs.store import administration
@@ -85,7 +86,8 @@ def _changed(engine: Engine, ids: Iterable[int], change: Change) -> tuple[list[d
             outcomes.append({"id": number, "error": str(error)})
             status = NO
         except SQLAlchemyError as error:
-            why = f"job {number}: database {place(engine)}: {reason(error)}; later ones were not tried"
+            said = reason(error)
+            why = f"job {number}: database {place(engine)}: {said}{advice(said)}; later ones were not tried"
             outcomes.append({"id": number, "error": why})
             return outcomes, CANNOT
     return outcomes, status

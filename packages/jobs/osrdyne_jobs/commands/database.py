@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from osrdyne_jobs.database.addresses import advice
 from osrdyne_jobs.database.engines import address_from_environment, check_tables, engine_for, place, reason
 from osrdyne_runtime.console.output import CannotAsk
 
@@ -35,7 +36,8 @@ def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine
             _refuse_missing(engine)
         yield engine
     except SQLAlchemyError as error:
-        raise CannotAsk(f"database {place(engine)}: {reason(error)}") from None
+        why = reason(error)
+        raise CannotAsk(f"database {place(engine)}: {why}{advice(why)}") from None
     finally:
         engine.dispose()
 

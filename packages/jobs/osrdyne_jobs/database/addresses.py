@@ -23,6 +23,8 @@ _EXAMPLE = "postgresql://user:password@host/database"
 POOLER = "pooler"
 _OTHERS = ("mysql", "mariadb", "oracle", "mssql", "mongodb", "redis")
 _FLAGS = {"true": True, "false": False}
+#: What libpq and psycopg say of a server that cannot be reached, or does not answer.
+_AWAY = re.compile(r"Connection refused|timeout expired|could not translate|failed to resolve|No route to host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +113,8 @@ def _parameters(rest: str, known: Collection[str]) -> dict[str, str]:
         return addresses.parameters(rest.partition("?")[2], known)
     except addresses.UnusableQuery as error:
         raise InvalidAddress(f"the database's address {error}") from None
+
+
+def advice(said: str) -> str:
+    """Return what to do where a server is away, by what its library says; nothing for other errors."""
+    return "; is PostgreSQL running, and is this its address?" if _AWAY.search(said) else ""

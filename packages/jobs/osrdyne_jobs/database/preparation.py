@@ -132,7 +132,8 @@ def _errors(who: Address) -> Iterator[None]:
     except psycopg.Error as error:
         text = str(error).strip().partition("\n")[0]
         where = f"{who.parameters.get('host', 'localhost')}:{who.parameters.get('port', 5432)}"
-        raise NotPrepared(f"PostgreSQL at {where} cannot be used as user {who.user}: {text}") from None
+        why = f"{text}{addresses.advice(text)}"
+        raise NotPrepared(f"PostgreSQL at {where} cannot be used as user {who.user}: {why}") from None
 
 
 def _check_version(server: psycopg.Connection[Any]) -> None:

@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 import pika
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
-from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, ConnectionOpenAborted
 
 from osrdyne_pipeline.errors import BrokerAway, SourceError
 from osrdyne_protocol import headers as names
@@ -69,6 +69,8 @@ HEARTBEAT_SECONDS = 600
 
 #: With this the broker ends the connection where it cannot convert a message.
 _INTERNAL_ERROR = 541
+#: What pika raises of a broker that did not answer in `CONNECT_SECONDS`: not yet to TCP or TLS, or not to AMQP.
+_TIMEOUTS = (AMQPConnectorStackTimeout, ConnectionOpenAborted)
 #: What pika says of a connection that it ended itself, because it cannot decode a message.
 _NOT_DECODED = re.compile(
     r"Stream connection lost: "
@@ -236,7 +238,7 @@ class Reading:
         setting = "ca_certs in ssl_options of the address"
         fault = certificate_faults.fault(error, authority=self._authority, setting=setting)
         kind = BrokerAway if fault is None and _is_away(error) else SourceError
-        self._fail(f"no connection: {fault or _text(error)}", kind)
+        self._fail(f"no connection: {fault or _why_not_open(error)}", kind)
 
     def _closed(self, _connection: object, error: BaseException) -> None:
         if self._done:
@@ -289,7 +291,19 @@ def _is_of_a_message(error: BaseException) -> bool:
 def _is_away(error: BaseException) -> bool:
     """Say whether a connection could not be opened because nothing answers, and not because of what was asked."""
     cause = _innermost(error)
-    return isinstance(cause, (OSError, AMQPConnectorStackTimeout)) and not isinstance(cause, ssl.SSLError)
+    return isinstance(cause, (OSError, *_TIMEOUTS)) and not isinstance(cause, ssl.SSLError)
+
+
+def _why_not_open(error: BaseException) -> str:
+    cause = _innermost(error)
+    if isinstance(cause, _TIMEOUTS):
+        return (
+            f"no AMQP answer within {CONNECT_SECONDS:g} s; check that this is the broker's AMQP port (5672, with TLS "
+            "5671) and that the broker is healthy"
+        )
+    if isinstance(cause, ConnectionRefusedError):
+        return "nothing listens there (connection refused); is the broker running?"
+    return _text(error)
 
 
 def _text(error: BaseException) -> str:

@@ -56,7 +56,8 @@ class StoreLake:
         #: The address of the pool's tables, as people are shown it.
         self.where = "s3://" + "/".join(part for part in (*named, pool) if part)
         self.objects = Objects(self.where)
-        self._options = {"max_retries": "3", "retry_timeout": f"{TRIED.seconds}s"}
+        tried = f"{TRIED.seconds}s"
+        self._options = {"max_retries": "3", "retry_timeout": tried, "timeout": tried}
         if (refusals.endpoint() or "").startswith("http:"):
             self._options["allow_http"] = "true"
         #: Tables as they were when this process became their writer, and with what it has committed since.

@@ -15,7 +15,7 @@ from obstore.store import S3Store
 from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.store import refusals
 
-#: For which a request is tried.
+#: For which a request is tried, and waits for an answer.
 TRIED = timedelta(seconds=30)
 
 
@@ -34,7 +34,9 @@ def opened(where: str) -> S3Store:
     plain = (refusals.endpoint() or "").startswith("http:")
     with refused(where):
         return S3Store.from_url(
-            where, client_options={"allow_http": plain}, retry_config={"retry_timeout": TRIED, "max_retries": 3}
+            where,
+            client_options={"allow_http": plain, "timeout": TRIED},
+            retry_config={"retry_timeout": TRIED, "max_retries": 3},
         )
 
 
