@@ -69,10 +69,12 @@ def osrdyne_address_files(
     """The file of each role's broker address, for the module osrdyne_files.
 
     `places` are the addresses of the interfaces `amqp` and `management` without a user, `query` is what both say about
-    TLS, and `owners` names the account of each role's files.
+    TLS, and `owners` names the account of each role's files. A role without credentials has none.
     """
     files = []
     for name, (role, interface) in ADDRESS_FILES.items():
+        if role not in credentials:
+            continue
         login = ":".join(quote(str(credentials[role][part]), safe="") for part in ("name", "password"))
         scheme, separator, place = str(places[interface]).partition("://")
         path = f"/{quote(str(vhost), safe='')}" if interface == "amqp" else ""

@@ -208,7 +208,7 @@ def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
     said += [newest.project.must(*words, "--stack", "dev").text for words in others]
     said.append(json.dumps(newest.project.state()))
     secrets = [*declared(newest).passwords.values(), newest.broker.admin_password]
-    assert len(secrets) == 6
+    assert len(secrets) == 7
 
     assert clear_in(newest, secrets, said) == []
     assert newest.project.exposed() == []

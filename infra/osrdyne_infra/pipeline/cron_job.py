@@ -6,7 +6,6 @@ One run at a time. What was killed is repeated by the next run without loss, so 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -20,6 +19,7 @@ from osrdyne_infra.ordering import inside
 from osrdyne_infra.pipeline.settings import PipelinePlace
 from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, secret
 from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.settings_file import pool_table
 from osrdyne_runtime.settings_text import to_toml
 
 #: The volume, in a run: LAKE/POOL has the tables and report.html.
@@ -59,7 +59,7 @@ class PipelineCronJob(pulumi.ComponentResource):
             kubernetes.core.v1.ConfigMap(
                 place.own(name),
                 metadata=place.metadata(name),
-                data={"settings.toml": to_toml({"pool": asdict(pool)})},
+                data={"settings.toml": to_toml({"pool": pool_table(pool)})},
                 opts=part(self),
             ),
             secret(name, {"pipeline.uri": address}, place, part(self)),

@@ -65,3 +65,8 @@ def test_names_and_passwords_of_any_characters_are_percent_encoded_in_addresses(
     assert made["worker.uri"] == (f"amqps://{login}@broker:5671/a%2Fb?cacertfile=/ca\n", "account of worker")
     assert made["monitor-management.uri"] == (f"https://{login}@broker:15671?cacertfile=/ca\n", "account of monitor")
     assert made.keys() == ansible().keys()
+
+    # Credentials of an earlier release have no pipeline
+    del credentials["pipeline"]
+    files = plugin("filter/osrdyne.py").osrdyne_address_files(credentials, places, "a/b", "", owners)
+    assert {file["name"] for file in files} == made.keys() - {"pipeline.uri"}
