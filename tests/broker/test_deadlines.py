@@ -33,7 +33,7 @@ def expired_call(pool: Pool, key: str, *, seconds: float, body: bytes = b"x") ->
     The request lives for half of the time: the other half is for the answer on a busy machine.
     """
     with (
-        mock.patch.object(limits, "DEADLINE_MARGIN", seconds),
+        mock.patch.object(limits, "DEADLINE_MARGIN_SECONDS", seconds),
         mock.patch.object(limits, "DEADLINE_SHARE", 0.5),
         Client(pool.client_uri, "core") as client,
         pytest.raises(Expired) as caught,

@@ -7,7 +7,8 @@ import asyncio
 from osrdyne_relay import Answer, RedisAway, Relay, RelayError
 from testbed.redis import RedisServer
 from tests.relay.nodes import settings
-from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time
+from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
+from tests.unit.runtime.test_silent_peers import in_time
 
 #: Seconds for which a transaction is tried again, without the time of the last answer.
 RETRIES_SECONDS = 2.0

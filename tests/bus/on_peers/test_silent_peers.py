@@ -16,7 +16,8 @@ from testbed.waiting import until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
-from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time, port, run
+from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
+from tests.unit.runtime.test_silent_peers import in_time, port, run
 
 __all__ = ["port"]  # a fixture
 

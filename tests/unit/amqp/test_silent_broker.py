@@ -8,7 +8,8 @@ from typing import Any
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import BrokerTimeout
 from tests.broker.fake_broker import fake_broker
-from tests.unit.runtime.test_silent_peers import SHORT_SECONDS, in_time
+from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
+from tests.unit.runtime.test_silent_peers import in_time
 
 
 async def test_what_is_asked_of_a_silent_broker_ends_in_time() -> None:
