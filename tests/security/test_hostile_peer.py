@@ -35,6 +35,8 @@ pytestmark = [pytest.mark.both_versions, pytest.mark.parametrize("seed", [first_
 #: Valid keys are few, because each costs a worker. No worker can be given the others.
 KEYS = st.sampled_from(["42", "43", "x/y", "é"]) | NAMES.map("\0{}".format)
 WARM, COLD = "honest", ("cold", "e\u0301", "k" * 255)
+#: So many calls reach each of the keys.
+ROUND = 10 * len(COLD)
 #: Stands for the name of a reply queue, which is as long.
 PLACE = b"?" * len("reply-core-client-01234567-") + b"?" * 32
 #: Of the status endpoints.
@@ -63,7 +65,7 @@ def honest(pool: Pool) -> Iterator[None]:
     def call() -> int:
         with Client(pool.client_uri, pool.settings.name) as client:
             count = 0
-            while not stop.wait(0.02) or count < 20:
+            while not stop.wait(0.02) or count < ROUND:
                 key = COLD[count // 10 % len(COLD)] if count % 10 == 5 else WARM
                 assert client.call(key, b"%d" % count, timeout=PATIENCE_SECONDS).body == f"{key}|{count}".encode()
                 count += 1
@@ -75,7 +77,7 @@ def honest(pool: Pool) -> Iterator[None]:
             yield
         finally:
             stop.set()
-            assert calling.result() >= 20
+            assert calling.result() >= ROUND
 
 
 def attack(uri: str, addressed: list[tuple[str, bytes]], raw: list[bytes], port: int, requests: list[bytes]) -> None:
