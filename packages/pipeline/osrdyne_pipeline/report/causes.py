@@ -59,7 +59,7 @@ def steps(content: ReportContent) -> Iterator[NextStep]:
     if content.failing > NAMED:
         yield NextStep(
             f"Look at {content.failing - NAMED:,} more keys whose starts all fail",
-            "The first of them are under “Why workers end”.",
+            'The first of them are under "Why workers end".',
         )
     others = [found for found in content.key_causes if not found.failing]
     for pick, says in _KINDS:
