@@ -55,6 +55,7 @@ IN_AN_ALARM = {
     "jobs create (broker)": Said(0, rf"is registered; redo casts it \(.*{BLOCKED}"),
     "lint": Said(0, ""),
     "pipeline ingest": Said(0, "0 new events"),
+    "pipeline run": Said(0, "0 new events"),
     "poison list": Said(0, "42-0"),
     "poison show": Said(1, "1"),
     # There is no such entry.
