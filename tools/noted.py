@@ -15,7 +15,7 @@ SHOWN = 60
 
 
 @dataclass
-class Noted:
+class Notes:
     """What is noted so far."""
 
     #: Ids of the tests that failed.
@@ -30,12 +30,12 @@ def note(file: Path, what: str, test: str) -> None:
         notes.write(f"{json.dumps([what, without_group(test), time.monotonic()])}\n")
 
 
-def read(file: Path) -> Noted:
+def read(file: Path) -> Notes:
     """What a file says; nothing where there is none yet."""
     return noted(file.read_text() if file.exists() else "")
 
 
-def noted(text: str) -> Noted:
+def noted(text: str) -> Notes:
     """What notes add up to. The last line may not be there whole."""
     failed, running = set(), {}
     for line in text.splitlines(keepends=True):
@@ -48,10 +48,10 @@ def noted(text: str) -> Noted:
             running.pop(test, None)
         else:
             failed.add(test)
-    return Noted(sorted(failed), running)
+    return Notes(sorted(failed), running)
 
 
-def progress(tier: str, percent: int, said: Noted, now: float) -> str:
+def progress(tier: str, percent: int, said: Notes, now: float) -> str:
     """How far a tier is, how many of its tests have failed, and which take long."""
     failed = [f"{len(said.failed)} failed"] if said.failed else []
     long = sorted((now - begun, test) for test, begun in said.running.items() if now - begun >= LONG_SECONDS)

@@ -45,7 +45,7 @@ LOOK_SECONDS, TALK_SECONDS = 0.25, 5.0
 ENDED = {states.DONE, states.PARKED, states.CANCELLED}
 
 
-class Submitting(threading.Thread):
+class JobSubmitter(threading.Thread):
     """Registers all jobs: airport by airport, the days in their order."""
 
     def __init__(self, jobs: JobClient, tasks: Sequence[jobs_account.Task]) -> None:
@@ -116,7 +116,7 @@ def _run(options: argparse.Namespace, expected: whole_days.Found) -> jobs_accoun
     ):
         days = f"{options.days} days of {len(tasks) // options.days} airports"
         _say(f"{len(tasks)} jobs: {days}; {len(kills)} kills; seed {options.seed}")
-        submitting = Submitting(jobs, tasks)
+        submitting = JobSubmitter(jobs, tasks)
         submitting.start()
         _watch(all_of_it, len(tasks), kills, random, time.monotonic() + options.timeout)
         submitting.end()

@@ -1,7 +1,7 @@
 """What the values of a stack's configuration may be, and how what pydantic finds wrong is worded. Pure.
 
-A check takes what a person wrote and returns what the program uses, or raises `Wrong` with what is allowed. The fields
-of a `StrictModel` have such checks, and `read` makes it of a value: what is wrong keeps its path.
+A check takes what a person wrote and returns what the program uses, or raises `InvalidValue` with what is allowed.
+The fields of a `StrictModel` have such checks, and `read` makes it of a value: what is wrong keeps its path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|[KMGTPE]i?)?", re.ASCII)
 
 
-class Wrong(ValueError):
+class InvalidValue(ValueError):
     """A value is not what it should be. `path` says where within what was checked, such as `.daemon.image`."""
 
     def __init__(self, problem: str, path: str = "") -> None:
@@ -38,10 +38,10 @@ class Wrong(ValueError):
 def table(value: object, known: tuple[str, ...]) -> dict[str, Any]:
     """Return a table that has no other names than these."""
     if not isinstance(value, dict):
-        raise Wrong(f"{value!r} is not a table of {', '.join(known)}")
+        raise InvalidValue(f"{value!r} is not a table of {', '.join(known)}")
     for name in value:
         if name not in known:
-            raise Wrong(f"is not a setting; known are {', '.join(known)}", f".{name}")
+            raise InvalidValue(f"is not a setting; known are {', '.join(known)}", f".{name}")
     return value
 
 
@@ -53,13 +53,13 @@ def read(kind: type[Kind], value: object) -> Kind:
     try:
         return kind.from_mapping(value)
     except SettingsError as error:
-        raise Wrong(error.problem, error.path and f".{error.path}") from None
+        raise InvalidValue(error.problem, error.path and f".{error.path}") from None
 
 
 def each(check: Check, values: object) -> tuple[Any, ...]:
     """Return a list, all values of which pass a check."""
     if not isinstance(values, list):
-        raise Wrong(f"{values!r} is not a list")
+        raise InvalidValue(f"{values!r} is not a list")
     return tuple(at(f"[{number}]", check, value) for number, value in enumerate(values))
 
 
@@ -68,24 +68,24 @@ def at(path: str, check: Check, value: object) -> Any:
     try:
         return check(value)
     except ValueError as error:
-        raise Wrong(str(error), path + getattr(error, "path", "")) from None
+        raise InvalidValue(str(error), path + getattr(error, "path", "")) from None
 
 
 def filled(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise Wrong(f"{value!r} is not text of 1 byte or more")
+        raise InvalidValue(f"{value!r} is not text of 1 byte or more")
     return value
 
 
 def text(value: object) -> str:
     if not isinstance(value, str):
-        raise Wrong(f"{value!r} is not text; put numbers and the like in quotes")
+        raise InvalidValue(f"{value!r} is not text; put numbers and the like in quotes")
     return value
 
 
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise Wrong(f"{value!r} is neither true nor false")
+        raise InvalidValue(f"{value!r} is neither true nor false")
     return value
 
 
@@ -94,7 +94,7 @@ def choice(*allowed: str) -> Check:
 
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in allowed:
-            raise Wrong(f"{value!r} is none of {', '.join(allowed)}")
+            raise InvalidValue(f"{value!r} is none of {', '.join(allowed)}")
         return value
 
     return check
@@ -111,7 +111,7 @@ def integer(least: int, most: int | None = None) -> Check:
             or value < least
             or (most is not None and value > most)
         ):
-            raise Wrong(f"{value!r} is not an integer of {least}{upper}")
+            raise InvalidValue(f"{value!r} is not an integer of {least}{upper}")
         return value
 
     return check
@@ -120,13 +120,13 @@ def integer(least: int, most: int | None = None) -> Check:
 def quantity(value: object) -> str:
     """Return an amount of memory, CPU or storage as Kubernetes writes it."""
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not _QUANTITY.fullmatch(str(value)):
-        raise Wrong(f"{value!r} is not an amount; give 2, '0.5', 100m, 512Mi or 2Gi")
+        raise InvalidValue(f"{value!r} is not an amount; give 2, '0.5', 100m, 512Mi or 2Gi")
     return str(value)
 
 
 def namespace(value: object) -> str:
     if not isinstance(value, str) or not _LABEL.fullmatch(value) or len(value) > 63:
-        raise Wrong(
+        raise InvalidValue(
             f"{value!r} is not a name of a namespace; use lower-case letters, digits and inner hyphens, at most 63"
         )
     return value
@@ -137,9 +137,9 @@ def image(value: object) -> str:
     name = filled(value)
     tag = name.rpartition("/")[2].partition(":")[2]
     if tag in ("", "latest") or any(char.isspace() for char in name):
-        raise Wrong(f"{name!r} names no version; give an image with a tag other than latest, or with a digest")
+        raise InvalidValue(f"{name!r} names no version; give an image with a tag other than latest, or with a digest")
     if wrong := images.problem(name):
-        raise Wrong(wrong)
+        raise InvalidValue(wrong)
     return name
 
 
@@ -148,7 +148,9 @@ def network(value: object) -> str:
     try:
         return str(ipaddress.ip_network(filled(value)))
     except ValueError:
-        raise Wrong(f"{value!r} is not a range of addresses; give one such as 10.1.0.0/16, without host bits") from None
+        raise InvalidValue(
+            f"{value!r} is not a range of addresses; give one such as 10.1.0.0/16, without host bits"
+        ) from None
 
 
 def address(*schemes: str) -> Check:
@@ -163,7 +165,7 @@ def address(*schemes: str) -> Check:
         if wrong is None and (split.username is not None or split.password is not None):
             wrong = "has a user"
         if wrong is not None:
-            raise Wrong(f"{wrong}; {expected}")
+            raise InvalidValue(f"{wrong}; {expected}")
         return str(value).replace("/?", "?").rstrip("/")
 
     return check

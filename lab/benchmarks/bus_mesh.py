@@ -32,7 +32,7 @@ def measure(rig: Rig) -> list[Row]:
     ends: dict[tuple[str, int], list[float]] = defaultdict(list)
     routers: dict[tuple[str, int], list[float]] = defaultdict(list)
     with ExitStack() as stack:
-        sides = {name: _Running.of(stack, name) for name in (*OURS, PEER)}
+        sides = {name: _SidePrograms.of(stack, name) for name in (*OURS, PEER)}
         for side in sides.values():
             side.client.turn(WARM_UP_SECONDS)
         turns = {f"{many} {name}": (name, many) for many in (1, OUTSTANDING) for name in sides}
@@ -58,7 +58,7 @@ def measure(rig: Rig) -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _SidePrograms:
     """The programs of a side."""
 
     router: Side
@@ -66,7 +66,7 @@ class _Running:
     client: Side
 
     @classmethod
-    def of(cls, stack: ExitStack, name: str) -> _Running:
+    def of(cls, stack: ExitStack, name: str) -> _SidePrograms:
         environment = {"PYTHONPATH": str(proton.folder())}
         router = stack.enter_context(Side("mesh_router", "", environment))
         uri = f"amqp://127.0.0.1:{router.wait_ready()}"

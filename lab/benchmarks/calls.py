@@ -88,7 +88,7 @@ def measure(rig: Rig) -> list[Row]:
                 pairs[f"{name}-{prefetch}"] = sides
         for _, client in pairs.values():
             client.turn(WARM_UP_SECONDS)
-        seen: dict[str, list[Seen]] = {name: [] for name in pairs}
+        seen: dict[str, list[TurnResult]] = {name: [] for name in pairs}
         beam = rigs.broker_process(rig.broker)
         for done, name in enumerate(rigs.in_turns(rig.rounds, list(pairs))):
             if done % len(pairs) == 0:
@@ -102,7 +102,7 @@ def measure(rig: Rig) -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TurnResult:
     """What was seen of one turn of a pair."""
 
     #: Calls a second.
@@ -113,11 +113,11 @@ class Seen:
     broker_ms: float
 
 
-def _turn(rig: Rig, beam: psutil.Process, worker: Side, client: Side) -> Seen:
+def _turn(rig: Rig, beam: psutil.Process, worker: Side, client: Side) -> TurnResult:
     before = rigs.cpu_seconds(worker.process), rigs.cpu_seconds(beam)
     turn = client.turn(rig.seconds)
     used = rigs.cpu_seconds(worker.process) - before[0], rigs.cpu_seconds(beam) - before[1]
-    return Seen(turn.rate, used[0] / turn.seconds, used[1] * 1000 / turn.calls)
+    return TurnResult(turn.rate, used[0] / turn.seconds, used[1] * 1000 / turn.calls)
 
 
 def rows(rates: dict[str, list[float]]) -> list[Row]:

@@ -18,13 +18,13 @@ from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.template import load
 from osrdyne.drivers.systemd.groups import Groups
-from osrdyne.drivers.systemd.manager import Ears, Manager
+from osrdyne.drivers.systemd.manager import Manager, SignalCallbacks
 from osrdyne_pool.settings import PoolSettings
 from testbed.broker import Broker
 from testbed.docker import Docker
 from testbed.kubernetes.cluster import WORKER_COMMAND, WORKER_IMAGE
 from testbed.pool import DaemonProcess, Pool
-from tests.drivers.subjects.base import Owning
+from tests.drivers.subjects.base import OwningSubject
 from tests.drivers.subjects.docker import DockerSubject, Engine
 from tests.drivers.subjects.docker_pool import ContainerPool
 from tests.drivers.subjects.engine_pool import EnginePool
@@ -57,7 +57,7 @@ class MeasuredEngine(ABC):
     #: The daemon's log line for a start that the engine has accepted.
     accepts_with: ClassVar[str]
 
-    def __init__(self, subject: Owning, pool: EnginePool) -> None:
+    def __init__(self, subject: OwningSubject, pool: EnginePool) -> None:
         self.subject, self.pool = subject, pool
 
     @classmethod
@@ -134,7 +134,7 @@ class MeasuredSystemd(MeasuredEngine):
 
     @contextlib.asynccontextmanager
     async def own_part(self) -> AsyncIterator[OwnPart]:
-        manager = Manager(self._place, Ears(_ignore, _ignore, _ignore, _ignore, _ignore))
+        manager = Manager(self._place, SignalCallbacks(_ignore, _ignore, _ignore, _ignore, _ignore))
 
         async def measured(start: Start) -> float:
             record = self._groups.begin(start.key, "alone")
@@ -185,7 +185,7 @@ class MeasuredKubernetes(MeasuredEngine):
         await api.close()
 
 
-def _pool(broker: Broker, subject: Owning) -> Pool:
+def _pool(broker: Broker, subject: OwningSubject) -> Pool:
     vhost = f"bench-{secrets.token_hex(4)}"
     broker.management.add_vhost(vhost, broker.admin)
     return Pool.on(broker, vhost, name=subject.pool, instance="one")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig
-from faults.key_spray import Beside, sprayed_once
+from faults.key_spray import SprayResult, sprayed_once
 
 #: A request beyond the budget is refused within this time.
 REFUSED_WITHIN_MS = 50.0
@@ -20,7 +20,7 @@ SPRAYS = 15
 
 def measure(rig: Rig) -> list[Row]:
     """Return how late 99 of 100 refusals and new keys are, beside a spray. Raises AssertionError where one is lost."""
-    seen: list[Beside] = []
+    seen: list[SprayResult] = []
     number = 1 if rig.quick else SPRAYS
     with tempfile.TemporaryDirectory(prefix="osrdyne-bench-") as directory:
         for index in range(number):

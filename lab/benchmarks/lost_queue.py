@@ -33,7 +33,7 @@ MOST_LATER = Target(2.0, at_most=True)
 
 
 @dataclass(slots=True)
-class Seen:
+class TurnResult:
     """What was seen of the other keys in one turn."""
 
     seconds: float = 0.0
@@ -59,7 +59,7 @@ async def _measure(rig: Rig, pool: Pool) -> list[Row]:
     for key in (LOST, *OTHERS):
         await make_request_queue(pool, key)
     await asyncio.to_thread(lose, pool.broker, pool.vhost, pool.names.request_queue(LOST))
-    seen: dict[str, list[Seen]] = {"with": [], "without": []}
+    seen: dict[str, list[TurnResult]] = {"with": [], "without": []}
     with ExitStack() as stack:
         queues = [pool.names.request_queue(key) for key in OTHERS]
         stack.enter_context(Side("echo_worker", rigs.administrator(pool), queues=queues)).wait_ready()
@@ -78,8 +78,8 @@ async def _measure(rig: Rig, pool: Pool) -> list[Row]:
     ]
 
 
-async def _turn(client: AsyncClient, seconds: float, *, calls_lost: bool) -> Seen:
-    loop, seen = asyncio.get_running_loop(), Seen()
+async def _turn(client: AsyncClient, seconds: float, *, calls_lost: bool) -> TurnResult:
+    loop, seen = asyncio.get_running_loop(), TurnResult()
     began = loop.time()
 
     async def call(key: str) -> None:

@@ -55,7 +55,7 @@ SIDES = ("ours", "duckdb", "plain_run")
 
 
 @dataclass(frozen=True)
-class Took:
+class Cost:
     """What one side needed: seconds, and MiB at its peak."""
 
     seconds: float
@@ -117,7 +117,7 @@ def _quietly(command: list[str]) -> None:
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
-def _run(rig: Rig, size: Size, side: str, events: Path, out: Path) -> Took:
+def _run(rig: Rig, size: Size, side: str, events: Path, out: Path) -> Cost:
     out.mkdir()
     memory = [MEMORY] if side == "ours" else []
     command = [sys.executable, "-m", f"benchmarks.sides.pipeline_{side}", str(events), str(out), *memory]
@@ -131,7 +131,7 @@ def _run(rig: Rig, size: Size, side: str, events: Path, out: Path) -> Took:
         raise RuntimeError(f"{side} ended with exit code {process.returncode}")
     told = json.loads(said.splitlines()[-1])
     rig.progress(f"{size.name}: {side} {told['seconds']:.1f} s, {peak.mib:.0f} MiB {told.get('parts', '')}")
-    return Took(told["seconds"], peak.mib, told)
+    return Cost(told["seconds"], peak.mib, told)
 
 
 class _Peak:

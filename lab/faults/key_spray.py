@@ -48,7 +48,7 @@ MOST_QUEUES = 60
 
 
 @dataclass
-class Seen:
+class CallStatistics:
     """What a program saw: how often each status came, and how many milliseconds each took."""
 
     statuses: Counter[str] = field(default_factory=Counter)
@@ -60,15 +60,15 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Beside:
+class SprayResult:
     """What the programs of one spray saw, and the most groups and queues that the sprayed pool had at once."""
 
-    spray: Seen
+    spray: CallStatistics
     #: Another program of the user that sprays, which sends few.
-    probe: Seen
+    probe: CallStatistics
     #: New keys of honest users, in the sprayed pool and in the second one.
-    sprayed: Seen
-    control: Seen
+    sprayed: CallStatistics
+    control: CallStatistics
     most_groups: int
     most_queues: int
 
@@ -92,7 +92,7 @@ def key_spray(rig: Rig, random: Random) -> str:
     )
 
 
-def sprayed_once(broker: Broker, directory: Path) -> Beside:
+def sprayed_once(broker: Broker, directory: Path) -> SprayResult:
     """Spray one of two pools on a virtual host of its own, which is deleted at the end. Raises AssertionError."""
     with ExitStack() as stack:
         broker.management.add_vhost(VHOST, broker.admin)
@@ -105,7 +105,7 @@ def sprayed_once(broker: Broker, directory: Path) -> Beside:
         honest = [_program(pool, pool.client_uri, "honest") for pool in (sprayed, control)]
         hostile = [_program(sprayed, broker.amqp_uri(*sprayer, VHOST), what) for what in ("spray", "probe")]
         spray, probe, ours, theirs = (_seen(program) for program in (*hostile, *honest))
-    seen = Beside(spray, probe, ours, theirs, most_groups=most.groups, most_queues=most.queues)
+    seen = SprayResult(spray, probe, ours, theirs, most_groups=most.groups, most_queues=most.queues)
     missing = KEYS - seen.spray.statuses.total()
     assert missing == 0, f"{missing} requests of the spray have no answer"
     assert set(seen.spray.statuses) == {"ok", "throttled"}, f"the spray was answered {dict(seen.spray.statuses)}"
@@ -171,13 +171,13 @@ def _program(pool: Pool, uri: str, what: str) -> subprocess.Popen[str]:
     )
 
 
-def _seen(program: subprocess.Popen[str]) -> Seen:
+def _seen(program: subprocess.Popen[str]) -> CallStatistics:
     text, _ = program.communicate(timeout=400.0)
     found = json.loads(text)
-    return Seen(Counter(found["statuses"]), found["took"])
+    return CallStatistics(Counter(found["statuses"]), found["took"])
 
 
-async def _ask(client: AsyncClient, key: str, seen: Seen) -> None:
+async def _ask(client: AsyncClient, key: str, seen: CallStatistics) -> None:
     began = time.perf_counter()
     try:
         status = (await client.call(key, b"x")).status
@@ -190,7 +190,7 @@ async def _ask(client: AsyncClient, key: str, seen: Seen) -> None:
 async def _main(pool: str, what: str) -> dict[str, Any]:
     if what == "spray":
         os.nice(19)  # one on another machine would not take processor time from ours
-    seen, number, pace = Seen(), NUMBERS[what], SECONDS
+    seen, number, pace = CallStatistics(), NUMBERS[what], SECONDS
     async with AsyncClient(os.environ[load.URI_VARIABLE], pool, slots=KEYS, timeout=300.0) as client:
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.errors import DriverError
 from simulation import scenario
-from simulation.workers import Crashed, Worker
+from simulation.workers import Worker, WorkerCrashed
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -99,7 +99,7 @@ class Engine:
     async def _run_worker(self, worker: Worker, plan: scenario.KeyPlan) -> None:
         await asyncio.sleep(plan.boot)
         if plan.start == scenario.EXITS:
-            raise Crashed("it exits at once")
+            raise WorkerCrashed("it exits at once")
         if plan.start == scenario.DEAF:
             await asyncio.get_running_loop().create_future()
         await worker.run()
@@ -129,9 +129,9 @@ class Engine:
 
     def _ended(self, key: str, task: asyncio.Task[None]) -> None:
         group = self.running.pop(key)
-        killed = None if group.stopping else Crashed("killed")
+        killed = None if group.stopping else WorkerCrashed("killed")
         error = killed if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Crashed):
+        if error is not None and not isinstance(error, WorkerCrashed):
             self._world.note("simulation failed", group.name, key, repr(error))
         self._world.note("group gone", group.name, key, None if error is None else str(error))
         if group.start_again is not None:

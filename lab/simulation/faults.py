@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.model.timing import Confirming, Range
+from simulation.model.timing import ConfirmTiming, Range
 from simulation.scenario import DOWN_SECONDS, YOUNG_SECONDS, Fault
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _confirms_late(world: World, fault: Fault) -> Undo:
     confirming.delay = Range(0.0, 3.0)
 
     def undo() -> None:
-        confirming.delay = Confirming().delay
+        confirming.delay = ConfirmTiming().delay
 
     return undo
 

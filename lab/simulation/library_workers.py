@@ -10,7 +10,7 @@ from osrdyne_calls.runners import Done, OnLoop, Runner, Withdraw
 from osrdyne_worker import WorkerEnvironment, WorkerOptions
 from osrdyne_worker.loop import Worker as Library
 from simulation import scenario
-from simulation.workers import DIED_AT_WORK, Crashed, Worker
+from simulation.workers import DIED_AT_WORK, Worker, WorkerCrashed
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -82,7 +82,7 @@ class LibraryWorker(Worker):
         try:
             await asyncio.wait((serving, self._died), return_when=asyncio.FIRST_COMPLETED)
             if self._died.done():
-                raise Crashed(self._died.result())
+                raise WorkerCrashed(self._died.result())
             serving.result()
         finally:
             for name in world.broker.connection_names():

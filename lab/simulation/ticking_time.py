@@ -12,7 +12,7 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import Any
 
-from simulation.virtual_time import Stalled, Timer, VirtualLoop
+from simulation.virtual_time import RunStalled, Timer, VirtualLoop
 
 #: Ticks in a second.
 TICKS = 250
@@ -52,7 +52,7 @@ class TickingLoop(VirtualLoop):
         while True:
             if not ready and not self._stopping:
                 if not self._ticks:
-                    raise Stalled
+                    raise RunStalled
                 tick = heappop(self._ticks)
                 self.now = max(self.now, tick / TICKS)
                 ready.extend(timer for _, _, timer in sorted(self._due.pop(tick)))

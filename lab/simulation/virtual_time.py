@@ -31,7 +31,7 @@ EPOCH_MS = 1_750_000_000_000
 _MANY, _HALF, _LONGEST_WAIT = 100, 0.5, 86400.0
 
 
-class Stalled(Exception):
+class RunStalled(Exception):
     """Nothing is left that could ever happen, and the run has not ended."""
 
 
@@ -155,7 +155,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             timers = self._timers
             if not ready and not self._stopping:
                 if not timers:
-                    raise Stalled
+                    raise RunStalled
                 # Instead of waiting for I/O the clock moves.
                 wait = min(timers[0][0] - self.now, _LONGEST_WAIT)
                 if wait > 0:

@@ -30,12 +30,12 @@ Inbox = asyncio.Queue[Message | str]
 _STOP, _LOST, _CANCELLED = "stop", "lost", "cancelled"
 
 
-class Crashed(Exception):
+class WorkerCrashed(Exception):
     """The worker's process died."""
 
 
 class Worker:
-    """One process that serves one key. `run` returns when it was asked to stop, and raises `Crashed`."""
+    """One process that serves one key. `run` returns when it was asked to stop, and raises `WorkerCrashed`."""
 
     def __init__(self, world: World, key: str, name: str) -> None:
         self._world = world
@@ -142,7 +142,7 @@ class Worker:
         if do == scenario.CRASH:
             if self.connection is not None:
                 self._world.broker.kill(self.connection)
-            raise Crashed(f"request {message.body!r} {DIED_AT_WORK}")
+            raise WorkerCrashed(f"request {message.body!r} {DIED_AT_WORK}")
         if do == scenario.HANG:
             await asyncio.get_running_loop().create_future()
         if do == scenario.REJECT:

@@ -85,7 +85,7 @@ LONG = {"x-long": text("v" * 400_000)}
 UUID = {"x-uuid": b"\x98" + bytes(16)}
 
 
-class Refused(Exception):
+class LinkRefused(Exception):
     """The broker ended the link or the connection, or did not accept the message; the text has its frame."""
 
 
@@ -126,7 +126,7 @@ class Sender:
             self._write(0, head + encoded[start : start + _FRAME])
         answer = self._wait(DISPOSITION)
         if section(_ACCEPTED, b"") not in answer:
-            raise Refused(repr(answer))
+            raise LinkRefused(repr(answer))
 
     def close(self) -> None:
         self._socket.close()
@@ -172,13 +172,13 @@ class Sender:
             if frame[:3] == section(code, b""):
                 return frame
             if frame[:3] in (section(DETACH, b""), section(END, b""), section(CLOSE, b"")):
-                raise Refused(repr(frame))
+                raise LinkRefused(repr(frame))
 
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
             part = self._socket.recv(size - len(data))
             if not part:
-                raise Refused("the broker closed the connection")
+                raise LinkRefused("the broker closed the connection")
             data += part
         return data

@@ -20,7 +20,7 @@ from pathlib import Path
 from testbed import ROOT, package_sources
 from testbed.broker import run_tool
 from testbed.go_builds import cache
-from testbed.started import Started
+from testbed.started import StartedEngine
 
 #: What the README asks for, and what the way to packages needs.
 PACKAGES = ("python3", "git", "make", "ca-certificates")
@@ -48,7 +48,7 @@ class Outcome:
     output: str
 
 
-class BareMachine(Started):
+class BareMachine(StartedEngine):
     """A machine of a release of Debian, with a clone of this checkout's last commit, as root."""
 
     def __init__(self, suite: str) -> None:

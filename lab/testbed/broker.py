@@ -28,7 +28,7 @@ from typing import Any
 from testbed import ROOT
 from testbed.management import Management
 from testbed.ports import PortBlock
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.suite import only_in_test_all
 from testbed.waiting import PATIENCE_SECONDS, until
 
@@ -47,7 +47,7 @@ class BrokerFailed(RuntimeError):
     """The broker did not do what it was told; the text says why."""
 
 
-class Broker(Started):
+class Broker(StartedEngine):
     """One RabbitMQ, with its data in a directory of its own. `with Broker("4.3") as broker:` starts it and
     leaves nothing behind.
     """

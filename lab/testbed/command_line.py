@@ -13,7 +13,7 @@ from osrdyne_command.program import app
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -29,7 +29,7 @@ class Done:
         return lines[0]
 
 
-def osrdyne(*words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Done:
+def osrdyne(*words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> CommandResult:
     """Run `osrdyne WORDS`, with no OSRDYNE_ variables but these. An unexpected exception is raised."""
     ours = {name: None for name in os.environ if name.startswith("OSRDYNE_")}
     root = logging.getLogger()
@@ -45,4 +45,4 @@ def osrdyne(*words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str
             logging.getLogger(name).setLevel(level)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return Done(result.exit_code, result.stdout_bytes, result.stderr)
+    return CommandResult(result.exit_code, result.stdout_bytes, result.stderr)

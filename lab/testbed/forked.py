@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from testbed.waiting import PATIENCE_SECONDS
 
 
-class Raised(NamedTuple):
+class RaisedError(NamedTuple):
     """What an action raised in the fork."""
 
     kind: str
@@ -23,7 +23,7 @@ class Raised(NamedTuple):
 
 
 def in_fork(action: Callable[[], Any]) -> Any:
-    """Run an action in a fork of this process; return what it returned, or `Raised`.
+    """Run an action in a fork of this process; return what it returned, or `RaisedError`.
 
     The fork ends at once after it, without any clearing up. Raises AssertionError where it hangs, and kills it.
     """
@@ -49,7 +49,7 @@ def _do(action: Callable[[], Any], writing: int) -> None:
             said = pickle.dumps(action())
         except BaseException as error:  # noqa: BLE001 - the test judges it
             traceback.print_exc()
-            said = pickle.dumps(Raised(type(error).__name__, str(error)))
+            said = pickle.dumps(RaisedError(type(error).__name__, str(error)))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(said)
     finally:

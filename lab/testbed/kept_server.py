@@ -18,7 +18,7 @@ from pathlib import Path
 
 from testbed import ROOT
 from testbed.ports import PortBlock
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.waiting import PATIENCE_SECONDS, until
 
 
@@ -26,7 +26,7 @@ class ServerFailed(RuntimeError):
     """The server did not start; the text has its log."""
 
 
-class KeptServer(Started):
+class KeptServer(StartedEngine):
     """One server. A `with` block starts it, and leaves nothing behind."""
 
     def __init__(self, kind: str) -> None:

@@ -21,7 +21,7 @@ CONDITIONS = ("ascii", "gone", "full", "closed")
 
 
 @dataclass(frozen=True)
-class Lost:
+class CommandEnd:
     """How a command ended that may have lost its output."""
 
     code: Any
@@ -29,11 +29,11 @@ class Lost:
     err: str
 
 
-def run(main: Callable[[], None], words: list[str], condition: str) -> Lost:
+def run(main: Callable[[], None], words: list[str], condition: str) -> CommandEnd:
     """Run a program with these words on its command line, in one of the conditions."""
     with tempfile.TemporaryDirectory() as folder:
         done = in_fork(lambda: _run(main, words, condition, Path(folder)))
-        assert isinstance(done, Lost), done
+        assert isinstance(done, CommandEnd), done
         return done
 
 
@@ -47,7 +47,7 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         yield from leaves(command.get_command(context, name), (*path, name))
 
 
-def _run(main: Callable[[], None], words: list[str], condition: str, folder: Path) -> Lost:
+def _run(main: Callable[[], None], words: list[str], condition: str, folder: Path) -> CommandEnd:
     out, err = folder / "out", folder / "err"
     code: Any = None
     _put(os.open(err, os.O_CREAT | os.O_WRONLY), 2)
@@ -63,7 +63,7 @@ def _run(main: Callable[[], None], words: list[str], condition: str, folder: Pat
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    return Lost(code, out.read_text(errors="replace") if out.exists() else "", err.read_text())
+    return CommandEnd(code, out.read_text(errors="replace") if out.exists() else "", err.read_text())
 
 
 def _standard_output(condition: str, file: Path) -> None:

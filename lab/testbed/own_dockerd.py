@@ -15,11 +15,11 @@ from pathlib import Path
 
 from testbed import ROOT
 from testbed.docker import Docker, _as_root
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.waiting import PATIENCE_SECONDS, until
 
 
-class OwnDockerd(Started):
+class OwnDockerd(StartedEngine):
     """`with OwnDockerd() as engine:` starts it and leaves nothing behind."""
 
     def __init__(self, *options: str) -> None:

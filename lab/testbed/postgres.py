@@ -29,7 +29,7 @@ import psutil
 from testbed import ROOT, apt
 from testbed.dockerd import runs
 from testbed.ports import PortBlock
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.suite import only_in_test_all
 from testbed.waiting import PATIENCE_SECONDS, until
 
@@ -76,7 +76,7 @@ def program(name: str) -> str:
     return str(folder / name)
 
 
-class Postgres(Started):
+class Postgres(StartedEngine):
     """One PostgreSQL, with its data in a directory of its own. `with Postgres() as server:` starts it and leaves
     nothing behind.
     """

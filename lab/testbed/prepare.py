@@ -27,7 +27,7 @@ from testbed.docker import DockerFailed
 from testbed.go_builds import BuildFailed
 from testbed.imported import broker_tiers, tiers_that_import
 from testbed.kubernetes import building, images
-from testbed.kubernetes.golang import NoGo
+from testbed.kubernetes.golang import GoMissing
 from testbed.maven import NotFetched
 from testbed.node import building as node
 from testbed.pulumi import building as pulumi
@@ -50,7 +50,7 @@ class Part:
 
 #: What making a part may fail with; all of them say why.
 FAILURES = (
-    *(apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, NotFetched),
+    *(apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, GoMissing, NotFetched),
     *(OSError, CalledProcessError),
 )
 

@@ -23,7 +23,7 @@ import psutil
 
 from testbed import ROOT, apt
 from testbed.ports import PortBlock
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.waiting import PATIENCE_SECONDS, until
 
 #: Programs, and the packages of Debian that have them.
@@ -75,7 +75,7 @@ def as_image() -> tuple[dict[str, Path], list[str]]:
     return files, [f"{folder}/{loader.name}", "--library-path", folder, f"{folder}/{Path(server).name}"]
 
 
-class RedisServer(Started):
+class RedisServer(StartedEngine):
     """One Redis. `with RedisServer() as server:` starts it and leaves nothing behind."""
 
     def __init__(self, *settings: str) -> None:

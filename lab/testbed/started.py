@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 
-class Started(ABC):
+class StartedEngine(ABC):
     """An engine that runs within a `with` block. One whose start fails is closed, too."""
 
     @abstractmethod

@@ -86,11 +86,11 @@ UNCHANGEABLE = ("exchanges", "queues")
 LOOK_AGAIN_SECONDS = 3.0
 
 
-class Refused(Exception):
+class TopologyRefused(Exception):
     """The broker or its state does not let the topology be applied; the text says what to do."""
 
 
-class Unreachable(Refused):
+class Unreachable(TopologyRefused):
     """Nothing answers at the address."""
 
 
@@ -162,11 +162,11 @@ class Api:
             with error:
                 if error.code == 404 and method == "GET":
                     return None
-                raise Refused(self._explain(error, method, path)) from error
+                raise TopologyRefused(self._explain(error, method, path)) from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLError):
-                raise Refused(f"no TLS with {self.url}: {self._fault(reason)}") from error
+                raise TopologyRefused(f"no TLS with {self.url}: {self._fault(reason)}") from error
             hint = "is this the management API's address, and is that plugin enabled?"
             raise Unreachable(f"nothing answers at {self.url} ({error}); {hint}") from error
         return json.loads(text) if text else {}
@@ -193,7 +193,7 @@ def context(tls: dict[str, str]) -> ssl.SSLContext:
         if "certfile" in tls:
             made.load_cert_chain(tls["certfile"], tls.get("keyfile"), password="")
     except OSError as error:
-        raise Refused(f"the files for TLS ({', '.join(tls.values())}) cannot be used: {error}") from error
+        raise TopologyRefused(f"the files for TLS ({', '.join(tls.values())}) cannot be used: {error}") from error
     return made
 
 
@@ -259,7 +259,7 @@ def ensure(api: Api, vhost: str, request: dict[str, Any]) -> None:
     different = [field for field, value in body.items() if found is None or found.get(field) != value]
     if found is not None and different and kind in UNCHANGEABLE:
         field = different[0]
-        raise Refused(
+        raise TopologyRefused(
             f"{KINDS[kind]} {name} in vhost {vhost} has {field} {found[field]!r}, not {body[field]!r}, which a broker "
             f"cannot change; empty it, delete it by hand and run this again"
         )
@@ -283,7 +283,7 @@ def refuse_foreign(api: Api, vhost: str, name: str) -> None:
         if permission["vhost"] != vhost
     )
     if elsewhere:
-        raise Refused(
+        raise TopologyRefused(
             f"user {name} has another password and serves vhost {', '.join(elsewhere)}: a pool of this name is there "
             f"already; give this one another name, or delete that user if that pool is gone"
         )
@@ -296,7 +296,7 @@ def refuse_instances(api: Api, vhost: str, requests: list[dict[str, Any]]) -> No
     present = {name for name in users_in(api, vhost) if "." in name and name.partition(".")[0] in roles}
     foreign = sorted(present - ours)
     if foreign:
-        raise Refused(
+        raise TopologyRefused(
             f"vhost {vhost} holds another instance of this pool, with the users {', '.join(foreign)}, and two "
             f"instances never share a vhost: name another vhost for this one, or that instance in the pool's settings "
             f"if it is this one; delete those users if that instance is gone"
@@ -310,7 +310,7 @@ def refuse_neighbours(api: Api, vhost: str, requests: list[dict[str, Any]], name
     foreign = sorted(name.removesuffix(tail) for name in there - set(declared(requests, "exchanges")))
     uncounted = [name for name in foreign if name not in named]
     if uncounted:
-        raise Refused(
+        raise TopologyRefused(
             f"vhost {vhost} holds pool {', '.join(uncounted)}, too, and its limits would not count it: name it in the "
             f"setting neighbours of this pool, with its limits, and this pool in the settings of that; or say what all "
             f"need together in topology_vhost_limits"
@@ -333,7 +333,7 @@ def deal_with_lost(
     refused = streams if mend else [*found, *streams]
     if refused:
         said = [f"queue {name}: {problems.get(name, 'the broker lost it when it was killed')}" for name in refused]
-        raise Refused("; ".join(said))
+        raise TopologyRefused("; ".join(said))
     for name in found:
         api.delete_queue(vhost, name)
 
@@ -344,7 +344,7 @@ def never_led(api: Api, vhost: str, queue: str) -> bool:
         members = api.get("queues", "quorum", vhost, queue, "status")
     except Unreachable:
         raise
-    except Refused:
+    except TopologyRefused:
         return False  # as while the broker starts the queue
     fresh = ("follower", 0, 0)
     return bool(members) and all(
@@ -413,7 +413,7 @@ def main() -> None:
     old: list[str] = []
     try:
         api = Api(given, module.check_mode)
-    except Refused as refusal:
+    except TopologyRefused as refusal:
         module.fail_json(msg=str(refusal), changes=[])
     try:
         apply(api, given)
@@ -423,7 +423,7 @@ def main() -> None:
             module.fail_json(msg=str(refusal), changes=api.changes)
         # A rehearsal on a machine that has no broker yet: all of it would be made.
         module.exit_json(changed=True, changes=["everything: there is no broker yet"], left_over=[])
-    except Refused as refusal:
+    except TopologyRefused as refusal:
         module.fail_json(msg=str(refusal), changes=api.changes)
     if old:
         module.warn(

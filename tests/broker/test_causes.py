@@ -49,7 +49,7 @@ os.environ.pop("WORKER_AMQP_URI_FILE", None)
 
 
 @dataclass(frozen=True)
-class Made:
+class CauseSetup:
     """How a cause is made: the worker's program, and settings of pool and daemon. `timeout`: seconds of a call."""
 
     program: str = ""
@@ -65,18 +65,18 @@ class Made:
         return self.command or [sys.executable, "-c", self.program]
 
 
-def dies(line: str, **pool: Any) -> Made:
-    return Made(SERVE.format(line), pool={"delivery_limit": 1, **pool})
+def dies(line: str, **pool: Any) -> CauseSetup:
+    return CauseSetup(SERVE.format(line), pool={"delivery_limit": 1, **pool})
 
 
 MISSING_FILE = "open('data/XX.json')"
 MADE = {
-    "a file that it needs is missing": Made(MISSING_FILE),
-    "a module is missing": Made("import no_such_module"),
-    "it needs more memory than its limit at its start": Made(LITTLE_MEMORY + MUCH),
-    "its program is missing": Made(command=["/nowhere/worker"]),
-    "its password is wrong": Made(WRONG_PASSWORD + SERVE.format("pass")),
-    "it runs, and never says `started`": Made(
+    "a file that it needs is missing": CauseSetup(MISSING_FILE),
+    "a module is missing": CauseSetup("import no_such_module"),
+    "it needs more memory than its limit at its start": CauseSetup(LITTLE_MEMORY + MUCH),
+    "its program is missing": CauseSetup(command=["/nowhere/worker"]),
+    "its password is wrong": CauseSetup(WRONG_PASSWORD + SERVE.format("pass")),
+    "it runs, and never says `started`": CauseSetup(
         "print('loading the model', flush=True)\nimport time; time.sleep(1000)",
         tables={"limits": {"start_grace": 1.0}},
         tried_first=True,
@@ -85,10 +85,10 @@ MADE = {
     "it has a segmentation fault": dies("ctypes.string_at(0)"),
     "it is killed from outside": dies("os.kill(os.getpid(), signal.SIGKILL)"),
     "the handler hangs": dies("time.sleep(1000)", consumer_timeout=4.0),
-    "the handler raises": Made(SERVE.format("{}['9']")),
-    "the handler returns what is not bytes": Made(SERVE.format("return 5")),
-    "the handler needs more memory than its limit": Made(LITTLE_MEMORY + SERVE.format(MUCH)),
-    "a file is missing, and `start_failures` is 0": Made(MISSING_FILE, pool={"start_failures": 0}, timeout=6.0),
+    "the handler raises": CauseSetup(SERVE.format("{}['9']")),
+    "the handler returns what is not bytes": CauseSetup(SERVE.format("return 5")),
+    "the handler needs more memory than its limit": CauseSetup(LITTLE_MEMORY + SERVE.format(MUCH)),
+    "a file is missing, and `start_failures` is 0": CauseSetup(MISSING_FILE, pool={"start_failures": 0}, timeout=6.0),
 }
 #: In `make test`: quick ones of each kind.
 QUICK = {"a file that it needs is missing", "its program is missing", "the handler raises"}
@@ -99,7 +99,7 @@ def ask(make_pool: MakePool, make_daemon: MakeDaemon) -> Iterator[Callable[..., 
     """Make a pool with a daemon, and those who ask about it."""
     made: list[Events] = []
 
-    def of(how: Made) -> Askers:
+    def of(how: CauseSetup) -> Askers:
         pool = make_pool(**{"start_failures": 3, **how.pool})
         made.append(Events(pool))
         return Askers(pool, make_daemon(pool, worker=how.worker, **how.tables), made[-1])
@@ -112,7 +112,7 @@ def ask(make_pool: MakePool, make_daemon: MakeDaemon) -> Iterator[Callable[..., 
 @pytest.mark.parametrize(
     "title", [pytest.param(title, marks=() if title in QUICK else pytest.mark.full, id=title) for title in MADE]
 )
-def test_each_who_asks_reads_what_broke(ask: Callable[[Made], Askers], title: str) -> None:
+def test_each_who_asks_reads_what_broke(ask: Callable[[CauseSetup], Askers], title: str) -> None:
     how, cause = MADE[title], causes()[title]
     askers = ask(how)
     if how.tried_first:
@@ -128,8 +128,8 @@ ALARM, AWAY = "the broker is in an alarm", "the broker is away"
 
 
 @pytest.mark.full
-def test_each_who_asks_reads_that_the_broker_refuses_the_queue(ask: Callable[[Made], Askers]) -> None:
-    askers = ask(Made(SERVE.format("pass")))
+def test_each_who_asks_reads_that_the_broker_refuses_the_queue(ask: Callable[[CauseSetup], Askers]) -> None:
+    askers = ask(CauseSetup(SERVE.format("pass")))
     pool = askers.pool
     # Room for the reply queue of one caller at a time
     pool.broker.management.put("vhost-limits", pool.vhost, "max-queues", body={"value": len(pool.queues()) + 1})
@@ -154,8 +154,8 @@ def busy(askers: Askers) -> Iterator[None]:
 
 
 @pytest.mark.full
-def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[Made], Askers]) -> None:
-    askers = ask(Made(SERVE.format("time.sleep(6)")))
+def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[CauseSetup], Askers]) -> None:
+    askers = ask(CauseSetup(SERVE.format("time.sleep(6)")))
     with busy(askers):
         said = {PYTHON: askers.in_python(b"x", 2.0)}
     with busy(askers):
@@ -164,7 +164,7 @@ def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[Made], Asker
 
 
 @dataclass
-class Moved(Pool):
+class MovedPool(Pool):
     """A pool whose programs reach the broker at another port."""
 
     port: int = 0
@@ -198,7 +198,7 @@ async def test_each_who_asks_reads_that_the_broker_is_away(make_pool: MakePool, 
     pool = await asyncio.to_thread(make_pool)
     events = await asyncio.to_thread(Events, pool)
     async with TcpProxy(pool.broker.amqp_port) as proxy:
-        way = Moved(pool.broker, pool.vhost, pool.settings, pool.users, pool.passwords, port=proxy.port)
+        way = MovedPool(pool.broker, pool.vhost, pool.settings, pool.users, pool.passwords, port=proxy.port)
         daemon = await asyncio.to_thread(make_daemon, way)
         askers = Askers(way, daemon, events)
         async with AsyncClient(way.client_uri, "core", timeout=2.0) as client:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.pool import DaemonProcess, Pool
 from testbed.workers import LIBRARY
 from tests.conftest import Vhost
@@ -37,14 +37,14 @@ def uri_file(pool: Pool, tmp_path: Path) -> Path:
     return file
 
 
-Ask = Callable[..., Done]
+Ask = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def ask(uri_file: Path) -> Ask:
     """Run `osrdyne call` against the pool."""
 
-    def run(*words: str | bytes, **options: object) -> Done:
+    def run(*words: str | bytes, **options: object) -> CommandResult:
         known = ("--pool", "core", "--broker-file", str(uri_file))
         return osrdyne("call", *known, *words, **options)  # type: ignore[arg-type] # stdin is bytes
 
@@ -168,7 +168,7 @@ def test_a_request_that_expires_says_for_what_it_waited(ask: Ask) -> None:
 # --- it cannot be asked -----------------------------------------------------------------------------------------------
 
 
-def refused(done: Done) -> str:
+def refused(done: CommandResult) -> str:
     assert done.code == 2, done.err
     assert done.out == b""
     return done.line

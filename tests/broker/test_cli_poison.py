@@ -24,7 +24,7 @@ from osrdyne.commands.poison.entry import Entry, Selection
 from osrdyne_amqp import Message
 from osrdyne_pool.topology import request_queue_arguments
 from testbed.broker import Broker
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE_SECONDS, until
@@ -47,7 +47,7 @@ class Inventory:
         audit = ["--audit", str(self.audit)] if command in ("replay", "bury") else []
         return ["poison", command, *words, "--pool", "core", "--broker-file", str(self.uri), *audit]
 
-    def run(self, command: str, *words: str, stdin: bytes = b"") -> Done:
+    def run(self, command: str, *words: str, stdin: bytes = b"") -> CommandResult:
         return osrdyne(*self.words(command, *words), stdin=stdin)
 
     def start(self, command: str, *words: str) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_runtime.settings_text import to_toml
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
@@ -22,7 +22,7 @@ MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
 
 
-def document(done: Done) -> dict[str, Any]:
+def document(done: CommandResult) -> dict[str, Any]:
     return dict(json.loads(done.out))
 
 
@@ -193,7 +193,7 @@ def management_file(pool: Pool, directory: Path, user: str, password: str) -> st
     return str(file)
 
 
-def rules(done: Done) -> list[tuple[str, str]]:
+def rules(done: CommandResult) -> list[tuple[str, str]]:
     return [(finding["rule"], finding["object"]) for finding in document(done)["findings"]]
 
 

@@ -16,7 +16,7 @@ import pytest
 from osrdyne_amqp import Connection
 from osrdyne_client import AsyncClient, Client
 from osrdyne_client.errors import OsrdyneError
-from testbed.forked import Raised, in_fork
+from testbed.forked import RaisedError, in_fork
 from testbed.peer import administrator, peer_of
 from testbed.pool import Pool
 from tests.broker.test_client import reply_queues
@@ -85,7 +85,7 @@ async def test_the_error_of_a_fork_says_what_to_do(pool: Pool) -> None:
             return in_fork(lambda: client.call("42", b"", timeout=5))
 
     found = await asyncio.to_thread(use)
-    assert isinstance(found, Raised)
+    assert isinstance(found, RaisedError)
     assert found.kind == "OtherProcess"
     assert "open another one after the fork" in found.text
 

@@ -24,7 +24,7 @@ MakeClient = Callable[[Pool], ForeignClient]
 
 
 @dataclass
-class Served:
+class ServedPool:
     """A pool with a daemon to which several tests send bad input, each with keys of its own."""
 
     pool: Pool
@@ -37,19 +37,19 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(module_vhost: Vhost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(module_vhost: Vhost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPool]:
     pool = Pool.on(module_vhost.broker, module_vhost.name)
     daemon = DaemonProcess.of(pool, tmp_path_factory.mktemp("bad-input"), worker=MINIMAL)
     try:
         daemon.start()
-        yield Served(pool, daemon)
+        yield ServedPool(pool, daemon)
     finally:
         daemon.close()
         pool.remove_users()
 
 
 @pytest.fixture
-def client(served: Served, make_client: MakeClient) -> ForeignClient:
+def client(served: ServedPool, make_client: MakeClient) -> ForeignClient:
     return make_client(served.pool)
 
 
@@ -66,13 +66,13 @@ def kept(pool: Pool) -> list[tuple[pika.BasicProperties, bytes]]:
         found.append((properties, body))
 
 
-def test_a_request_with_user_id_is_served_cold_and_warm(served: Served, client: ForeignClient) -> None:
+def test_a_request_with_user_id_is_served_cold_and_warm(served: ServedPool, client: ForeignClient) -> None:
     for _ in ("cold", "warm"):
         assert client.ask("user", b"x", user_id=served.pool.users.client).body == b"user|x"
 
 
 def test_a_request_with_cc_is_refused_with_the_reason_and_reaches_no_worker(
-    served: Served, client: ForeignClient
+    served: ServedPool, client: ForeignClient
 ) -> None:
     answer = client.ask("cc-42", b"x", headers={"CC": ["cc-43", "cc-44"]})
     assert answer.status == "invalid_request"
@@ -97,7 +97,7 @@ def test_unknown_headers_arrive_at_a_cold_worker_as_they_came(client: ForeignCli
 
 
 def test_headers_too_large_to_be_forwarded_are_answered_and_others_are_served(
-    served: Served, client: ForeignClient
+    served: ServedPool, client: ForeignClient
 ) -> None:
     # Given a header that fits into a frame alone, and no more with what the daemon adds
     large = client.send("large", b"x", headers={"h": "v" * 130_900})
@@ -136,7 +136,7 @@ def test_a_request_without_reply_to_is_served_and_without_correlation_id_is_answ
 
 @pytest.mark.parametrize("queue", ["orphan", "dl", "activity", "req-own"])
 def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_kept(
-    served: Served, client: ForeignClient, queue: str
+    served: ServedPool, client: ForeignClient, queue: str
 ) -> None:
     client.send("own", b"x", reply_to=f"core-{queue}")
     # Not by the depth of the inventory: the broker counts late, and may still count what another test took out.

@@ -59,7 +59,7 @@ class Site:
         self.api.put("permissions", self.vhost.name, self.made[-1], body={**RIGHTS, **rights})
         return self.made[-1]
 
-    def run(self, *words: str, user: str = "", password: str = PASSWORD, vhost: str = "") -> command_line.Done:
+    def run(self, *words: str, user: str = "", password: str = PASSWORD, vhost: str = "") -> command_line.CommandResult:
         """Run `osrdyne pool WORDS` as the user."""
         broker = self.vhost.broker
         variables = {
@@ -69,12 +69,12 @@ class Site:
         settings = () if "--settings" in words else ("--settings", str(self.settings))
         return command_line.osrdyne("pool", *words, *settings, variables=variables)
 
-    def remove(self, *words: str) -> command_line.Done:
+    def remove(self, *words: str) -> command_line.CommandResult:
         """Run `osrdyne pool remove WORDS`, once the broker counts consumers: of a stream, that may take seconds."""
         until(lambda: all("consumers" in queue for queue in self.api.get("queues", self.vhost.name)), what="the counts")
         return self.run("remove", *words)
 
-    def run_as_administrator(self, *words: str) -> command_line.Done:
+    def run_as_administrator(self, *words: str) -> command_line.CommandResult:
         return self.run(*words, user=self.vhost.broker.admin, password=self.vhost.broker.admin_password)
 
     def publish(self, queue: str) -> None:

@@ -17,7 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from osrdyne_amqp import Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Returned
 from osrdyne_protocol.names import is_reply_address
-from testbed.amqp_1_0 import MAP, TRUE, UUID, Refused, Sender, compound, message, text
+from testbed.amqp_1_0 import MAP, TRUE, UUID, LinkRefused, Sender, compound, message, text
 from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
 
@@ -363,7 +363,7 @@ def test_a_message_with_another_user_closes_the_channel_that_publishes_it(channe
 
 def test_a_message_of_amqp_1_0_with_another_user_is_refused(vhost: Vhost, channel: BlockingChannel) -> None:
     declare(channel, "q")
-    with Sender.to_queue(vhost.amqp_uri(), "q") as sender, pytest.raises(Refused, match="user"):
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender, pytest.raises(LinkRefused, match="user"):
         sender.send(message(user_id="another-user"))
     own = unquote(urlsplit(vhost.amqp_uri()).username or "")
     with Sender.to_queue(vhost.amqp_uri(), "q") as sender:

@@ -13,7 +13,7 @@ import pytest
 
 from osrdyne_client import AsyncClient, errors
 from osrdyne_client.dispatcher import CRASHES
-from testbed.amqp_1_0 import UUID, Refused, Sender, message
+from testbed.amqp_1_0 import UUID, LinkRefused, Sender, message
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.peer import peer_of
@@ -89,7 +89,7 @@ def test_a_message_in_the_queue_of_the_lock_ends_nothing(pool: Pool, make_daemon
     daemon = make_daemon(pool)
 
     # Other versions of RabbitMQ say it in other words, or let the link go.
-    with pytest.raises(Refused), Sender.to_queue(pool.uri(pool.users.worker), pool.names.leader_queue) as sender:
+    with pytest.raises(LinkRefused), Sender.to_queue(pool.uri(pool.users.worker), pool.names.leader_queue) as sender:
         sender.send(message(b"x", application=UUID))
 
     assert daemon.sessions_ended() == 0

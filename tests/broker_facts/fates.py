@@ -24,7 +24,7 @@ WELL, EMPTY, LOST, GONE = "well", "empty", "lost", "gone"
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredQueue:
     """A queue that got a message: `at` is the moment (s, monotonic) in which the broker confirmed that."""
 
     name: str
@@ -47,11 +47,11 @@ def open_channel(broker: Broker) -> BlockingChannel:
     return channel
 
 
-def declare(channel: BlockingChannel, name: str) -> Declared:
+def declare(channel: BlockingChannel, name: str) -> DeclaredQueue:
     """Declare a quorum queue and leave one confirmed message in it."""
     channel.queue_declare(name, durable=True, arguments=QUORUM)
     channel.basic_publish("", name, b"x", PERSISTENT)
-    return Declared(name, time.monotonic())
+    return DeclaredQueue(name, time.monotonic())
 
 
 def close(channel: BlockingChannel) -> None:
@@ -87,7 +87,7 @@ def trigger_election(broker: Broker, name: str) -> None:
     broker.rabbitmqctl("eval", f"ra:trigger_election({{'%2F_{name}', node()}}).")
 
 
-def fates(broker: Broker, declared: Iterable[Declared], killed_at: float) -> list[Fate]:
+def fates(broker: Broker, declared: Iterable[DeclaredQueue], killed_at: float) -> list[Fate]:
     """Find out what became of queues once the broker has started again."""
     channel = open_channel(broker)
     try:

@@ -29,7 +29,7 @@ from tests.broker_facts.fates import (
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What was done, how long it took (s), and how it ended."""
 
     what: str
@@ -37,7 +37,7 @@ class Measured:
     outcome: str
 
 
-def measure(broker: Broker) -> list[Measured]:
+def measure(broker: Broker) -> list[Measurement]:
     """Try everything on lost queues; takes two and a half minutes where a publish waits for 65 s, twice."""
     names = [f"lost{number}" for number in range(6)]
     channel = open_channel(broker)
@@ -46,31 +46,31 @@ def measure(broker: Broker) -> list[Measured]:
     close(channel)
     for name in names:
         make_lost(broker, name)
-    found = [Measured("the status API", *timed(lambda: _shown(broker, names[0])))]
+    found = [Measurement("the status API", *timed(lambda: _shown(broker, names[0])))]
     if not quorum.never_led(members(broker, names[0])):
-        return [*found, Measured("publish", *_on(broker, lambda channel: _publish(channel, names[0])))]
+        return [*found, Measurement("publish", *_on(broker, lambda channel: _publish(channel, names[0])))]
     found += _at_once(broker, names[0])
     found += _side_by_side(broker, names)
     found += _after_deletion(broker, names[1])
     broker.restart()
-    found.append(Measured("after another restart: the status API", *timed(lambda: _shown(broker, names[5]))))
-    found.append(Measured("ra:trigger_election", *timed(lambda: trigger_election(broker, names[5]))))
+    found.append(Measurement("after another restart: the status API", *timed(lambda: _shown(broker, names[5]))))
+    found.append(Measurement("ra:trigger_election", *timed(lambda: trigger_election(broker, names[5]))))
     until(lambda: any(member.state == "leader" for member in members(broker, names[5])), what="a leader")
-    found.append(Measured("publish after that", *_on(broker, lambda channel: _publish(channel, names[5]))))
+    found.append(Measurement("publish after that", *_on(broker, lambda channel: _publish(channel, names[5]))))
     return found
 
 
-def _at_once(broker: Broker, name: str) -> list[Measured]:
+def _at_once(broker: Broker, name: str) -> list[Measurement]:
     acts: dict[str, Callable[[BlockingChannel], object]] = {
         "passive declare": lambda channel: f"{count(channel, name)} messages",
         "declare again": lambda channel: channel.queue_declare(name, durable=True, arguments=QUORUM) and "ok",
         "bind": lambda channel: channel.queue_bind(name, "amq.direct", "key") and "ok",
         "unbind": lambda channel: channel.queue_unbind(name, "amq.direct", "key") and "ok",
     }
-    return [Measured(what, *_on(broker, act)) for what, act in acts.items()]
+    return [Measurement(what, *_on(broker, act)) for what, act in acts.items()]
 
 
-def _side_by_side(broker: Broker, names: list[str]) -> list[Measured]:
+def _side_by_side(broker: Broker, names: list[str]) -> list[Measurement]:
     """What takes long, each on a connection of its own."""
 
     def behind(channel: BlockingChannel) -> object:
@@ -85,7 +85,7 @@ def _side_by_side(broker: Broker, names: list[str]) -> list[Measured]:
         time.sleep(1)
         deleted = _on(broker, lambda channel: channel.queue_delete(names[1]) and "ok")
         publishing.join()
-        return [Measured("delete", *deleted), Measured("a publish that waits, deleted after 1 s", *results[0])]
+        return [Measurement("delete", *deleted), Measurement("a publish that waits, deleted after 1 s", *results[0])]
 
     def to_deleted(channel: BlockingChannel) -> object:
         return _publish(channel, names[1])
@@ -107,7 +107,7 @@ def _side_by_side(broker: Broker, names: list[str]) -> list[Measured]:
     for thread in threads:
         thread.join()
     deleted = results.pop("")
-    return [*(Measured(what, *result) for what, result in results.items()), *deleted]
+    return [*(Measurement(what, *result) for what, result in results.items()), *deleted]
 
 
 def _stalled(broker: Broker, lost: str) -> tuple[float, str]:
@@ -124,12 +124,12 @@ def _stalled(broker: Broker, lost: str) -> tuple[float, str]:
     return time.monotonic() - began, "ok"
 
 
-def _after_deletion(broker: Broker, name: str) -> list[Measured]:
+def _after_deletion(broker: Broker, name: str) -> list[Measurement]:
     def again(channel: BlockingChannel) -> object:
         declare(channel, name)
         return "ok, and its first publish is confirmed"
 
-    return [Measured("declare after the deletion", *_on(broker, again))]
+    return [Measurement("declare after the deletion", *_on(broker, again))]
 
 
 def _shown(broker: Broker, name: str) -> str:

@@ -13,7 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from testbed.broker import Broker
 from testbed.broker_cluster import kill_now
-from tests.broker_facts.fates import QUORUM, WELL, Declared, Fate, close, declare, fates, members, open_channel
+from tests.broker_facts.fates import QUORUM, WELL, DeclaredQueue, Fate, close, declare, fates, members, open_channel
 
 #: Old queues that are there to be used up: deleted one by one, published to, asked for.
 OLD = 300
@@ -79,7 +79,7 @@ def kill_after(rig: Rig, load: str, age: float) -> Round:
 
 def kill_among_declares(rig: Rig, declarers: int, pause: float) -> Round:
     """Let connections declare queues for five seconds, each with `pause` seconds between two, and kill the broker."""
-    made: list[Declared] = []
+    made: list[DeclaredQueue] = []
     ended = threading.Event()
 
     def go_on(number: int) -> None:
@@ -163,11 +163,11 @@ def keep(broker: Broker, number: int) -> list[str]:
 
 def not_well(broker: Broker, names: list[str]) -> list[str]:
     """Wait until it is clear what became of these queues; return those that are not well, and how they are."""
-    found = fates(broker, [Declared(name, 0.0) for name in names], 0.0)
+    found = fates(broker, [DeclaredQueue(name, 0.0) for name in names], 0.0)
     return [f"{queue.name} {queue.fate}" for queue in found if queue.fate != WELL]
 
 
-def _killed(rig: Rig, declared: list[Declared], killed_at: float | None = None) -> list[Fate]:
+def _killed(rig: Rig, declared: list[DeclaredQueue], killed_at: float | None = None) -> list[Fate]:
     if killed_at is None:
         kill_now(rig.broker)
         killed_at = time.monotonic()

@@ -21,7 +21,7 @@ from testbed.broker_cluster import BrokerCluster
 from tests.broker_facts import harm, kills, members
 from tests.broker_facts.fates import Fate
 from tests.broker_facts.kills import Round
-from tests.broker_facts.members import Watched
+from tests.broker_facts.members import WatchResult
 from tests.broker_facts.watching import BURNERS, busy, watched
 
 #: Ages (s) of a queue at the kill, while something else goes on.
@@ -73,7 +73,7 @@ def _single(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Any]]]:
         yield "A lost queue", harm.measure(broker)
 
 
-def _watched_restarts(broker: Broker) -> Iterator[Watched]:
+def _watched_restarts(broker: Broker) -> Iterator[WatchResult]:
     queues = kills.keep(broker, 20)
     for loaded in (False, True):
         for what, end in (("stopped", broker.stop), ("killed", broker.kill)):
@@ -81,7 +81,7 @@ def _watched_restarts(broker: Broker) -> Iterator[Watched]:
                 end()
                 broker.start()
                 not_well = kills.not_well(broker, queues)
-            yield Watched(f"{what} and started{', under load' if loaded else ''}", seen, not_well)
+            yield WatchResult(f"{what} and started{', under load' if loaded else ''}", seen, not_well)
 
 
 def _cluster(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Any]]]:
@@ -110,9 +110,9 @@ def line(one: object) -> str:
     match one:
         case Round(load, fates):
             return f"{load}: {_summary(fates)}"
-        case members.Killed(doomed, fate, shown):
+        case members.KillResult(doomed, fate, shown):
             return f"{doomed} killed at {fate.age:.2f} s: {fate.fate}; {shown}"
-        case Watched(what, seen, not_well):
+        case WatchResult(what, seen, not_well):
             spell = seen.longest()
             looked = "never" if spell is None else f"for {spell:.3f} s at most, {len(seen.spells)} queues"
             common = sorted(seen.answers.items(), key=lambda pair: -pair[1])[:8]
@@ -120,7 +120,7 @@ def line(one: object) -> str:
             return (
                 f"{what}: looked lost {looked}; not well after: {not_well or 'none'}; {seen.samples} samples: {answers}"
             )
-        case harm.Measured(what, seconds, outcome):
+        case harm.Measurement(what, seconds, outcome):
             return f"{what}: {seconds:.2f} s, {outcome}"
     raise TypeError(one)
 

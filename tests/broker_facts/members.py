@@ -13,9 +13,9 @@ from osrdyne_pool.broker.management import ManagementRefused
 from testbed.broker import Broker
 from testbed.broker_cluster import BrokerCluster
 from tests.broker_facts.fates import PERSISTENT, Fate, close, declare, fates, members, open_channel
-from tests.broker_facts.harm import Measured, timed
+from tests.broker_facts.harm import Measurement, timed
 from tests.broker_facts.kills import not_well
-from tests.broker_facts.watching import BURNERS, Seen, busy, watched
+from tests.broker_facts.watching import BURNERS, SampleSummary, busy, watched
 
 #: The nodes that are killed after a declare on node 0, which has the queue's leader then.
 DOOMED = ([0], [1], [0, 1], [1, 2], [0, 1, 2])
@@ -24,7 +24,7 @@ WATCHED = 6
 
 
 @dataclass(frozen=True)
-class Killed:
+class KillResult:
     """What became of a queue when some nodes were killed, and what its members looked like after the start."""
 
     doomed: str
@@ -32,7 +32,7 @@ class Killed:
     shown: str
 
 
-def kill_after_a_declare(cluster: BrokerCluster, ages: Sequence[float]) -> Iterator[Killed]:
+def kill_after_a_declare(cluster: BrokerCluster, ages: Sequence[float]) -> Iterator[KillResult]:
     """Kill some nodes `ages` seconds after a declare, start them, and look."""
     number = 0
     for age in ages:
@@ -50,7 +50,7 @@ def kill_after_a_declare(cluster: BrokerCluster, ages: Sequence[float]) -> Itera
             names = (
                 "all three" if len(doomed) == 3 else " and ".join("leader" if n == 0 else "follower" for n in doomed)
             )
-            yield Killed(names, fate, shown)
+            yield KillResult(names, fate, shown)
 
 
 def look(broker: Broker, queue: str) -> str:
@@ -62,7 +62,7 @@ def look(broker: Broker, queue: str) -> str:
     return ", ".join(f"{member.state} {member.term}/{member.last_index}" for member in found)
 
 
-def without_majority(cluster: BrokerCluster, patience: float = 150.0) -> list[Measured]:
+def without_majority(cluster: BrokerCluster, patience: float = 150.0) -> list[Measurement]:
     """Take two nodes of three away from a queue, look at it, and publish to it for at most `patience` seconds."""
     left, *gone = cluster.nodes
     knowing = [open_channel(left) for _ in range(2)]
@@ -72,7 +72,7 @@ def without_majority(cluster: BrokerCluster, patience: float = 150.0) -> list[Me
     time.sleep(2)
     cluster.stop(gone)
     new = [open_channel(left) for _ in range(2)]
-    found = [Measured("two nodes are down: the status API", *timed(lambda: look(left, "minority")))]
+    found = [Measurement("two nodes are down: the status API", *timed(lambda: look(left, "minority")))]
     acts = {
         "publish, on a channel that published to it before": lambda: _publish(knowing[0]),
         "publish, on a new channel": lambda: _publish(new[0]),
@@ -91,15 +91,15 @@ def without_majority(cluster: BrokerCluster, patience: float = 150.0) -> list[Me
     for thread in threads:
         thread.join(max(0.0, began + patience - time.monotonic()))
     late = acts.keys() - results.keys()
-    found.append(Measured("later: the status API", *timed(lambda: look(left, "minority"))))
+    found.append(Measurement("later: the status API", *timed(lambda: look(left, "minority"))))
     cluster.start()
     for thread in threads:
         thread.join()
     for channel in (*knowing, *new):
         close(channel)
     for what, (seconds, outcome) in results.items():
-        found.append(Measured(what, seconds, f"{outcome}, once the nodes were back" if what in late else outcome))
-    found.append(Measured("all nodes are up: the status API", *timed(lambda: look(left, "minority"))))
+        found.append(Measurement(what, seconds, f"{outcome}, once the nodes were back" if what in late else outcome))
+    found.append(Measurement("all nodes are up: the status API", *timed(lambda: look(left, "minority"))))
     return found
 
 
@@ -116,15 +116,15 @@ def _behind(channel: BlockingChannel) -> str:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchResult:
     """What happened to the nodes, what the samples showed meanwhile, and which queues were not well in the end."""
 
     what: str
-    seen: Seen
+    seen: SampleSummary
     not_well: list[str]
 
 
-def come_and_go(cluster: BrokerCluster, *, loaded: bool) -> Iterator[Watched]:
+def come_and_go(cluster: BrokerCluster, *, loaded: bool) -> Iterator[WatchResult]:
     """Watch queues that are well while nodes stop, start and are killed, and leaders change."""
     queues = [f"watched-{loaded}-{number}" for number in range(WATCHED)]
     for number, queue in enumerate(queues):
@@ -147,10 +147,10 @@ def come_and_go(cluster: BrokerCluster, *, loaded: bool) -> Iterator[Watched]:
             event()
             in_the_end = not_well(three, queues)
             time.sleep(2)
-        yield Watched(f"{what}, under load" if loaded else what, seen, in_the_end)
+        yield WatchResult(f"{what}, under load" if loaded else what, seen, in_the_end)
 
 
-def while_declared(brokers: Sequence[Broker], *, loaded: bool, declares: int = 40) -> Watched:
+def while_declared(brokers: Sequence[Broker], *, loaded: bool, declares: int = 40) -> WatchResult:
     """Watch queues through all nodes while they are declared."""
     names: list[str] = []
     channel = open_channel(brokers[0])
@@ -162,7 +162,7 @@ def while_declared(brokers: Sequence[Broker], *, loaded: bool, declares: int = 4
             time.sleep(0.2)
     close(channel)
     what = "queues are declared, under load" if loaded else "queues are declared"
-    return Watched(what, seen, not_well(brokers[0], names))
+    return WatchResult(what, seen, not_well(brokers[0], names))
 
 
 def _away(cluster: BrokerCluster, nodes: list[Broker], end: Callable[[list[Broker]], None]) -> None:

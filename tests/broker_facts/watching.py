@@ -19,7 +19,7 @@ BURNERS = 4
 
 
 @dataclass
-class Seen:
+class SampleSummary:
     """What the samples showed. A spell is a time without a break in which all samples of a queue said never led."""
 
     samples: int = 0
@@ -34,9 +34,9 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watched(brokers: Sequence[Broker], queues: Callable[[], Sequence[str]]) -> Iterator[Seen]:
+def watched(brokers: Sequence[Broker], queues: Callable[[], Sequence[str]]) -> Iterator[SampleSummary]:
     """Ask every broker for every queue, again and again, until the block ends."""
-    seen, ended = Seen(), threading.Event()
+    seen, ended = SampleSummary(), threading.Event()
     lock = threading.Lock()
 
     def go_on(broker: Broker) -> None:

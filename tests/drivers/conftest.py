@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.drivers.subjects import SUBJECTS
-from tests.drivers.subjects.base import Owning, Subject
+from tests.drivers.subjects.base import OwningSubject, Subject
 from tests.drivers.subjects.docker import DockerSubject
 from tests.drivers.subjects.kubernetes import KubernetesSubject
 from tests.drivers.subjects.subprocess import SubprocessSubject
@@ -70,10 +70,10 @@ async def subject(
 @pytest.fixture(params=of([subject for subject in SUBJECTS if subject.owns_workers]))
 async def owning(
     request: pytest.FixtureRequest, engine_of: Callable[[type[Subject]], Any], tmp_path: Path
-) -> AsyncIterator[Owning]:
+) -> AsyncIterator[OwningSubject]:
     """Every driver that starts and stops workers."""
     kind: type[Subject] = request.param
-    made = cast(Owning, kind(engine_of(kind), tmp_path))
+    made = cast(OwningSubject, kind(engine_of(kind), tmp_path))
     yield made
     await made.clean_up()
 

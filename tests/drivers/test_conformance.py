@@ -16,7 +16,7 @@ from osrdyne_protocol import names
 from osrdyne_protocol.keys import digest
 from osrdyne_protocol.names import PoolNames
 from testbed.waiting import PATIENCE_SECONDS, until_async
-from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed, next_change
+from tests.drivers.subjects.base import PASSWORD, WORKER_URI, OwningSubject, Subject, is_empty, listed, next_change
 from tests.hard_keys import KEYS
 
 # -- every driver
@@ -59,7 +59,7 @@ async def test_changes_end_when_the_driver_is_closed(subject: Subject) -> None:
 # -- every driver that owns its workers
 
 
-async def test_every_key_gets_a_group_and_an_environment_of_its_own(owning: Owning) -> None:
+async def test_every_key_gets_a_group_and_an_environment_of_its_own(owning: OwningSubject) -> None:
     driver, names = owning.driver(), PoolNames(owning.pool)
     for key in KEYS:
         await driver.start(key)
@@ -86,7 +86,7 @@ async def test_every_key_gets_a_group_and_an_environment_of_its_own(owning: Owni
     assert all(ids)
 
 
-async def test_a_second_start_keeps_the_worker(owning: Owning) -> None:
+async def test_a_second_start_keeps_the_worker(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     before = await owning.workers("a")
@@ -96,7 +96,7 @@ async def test_a_second_start_keeps_the_worker(owning: Owning) -> None:
     assert await owning.workers("a") == before
 
 
-async def test_each_start_has_a_worker_id_of_its_own(owning: Owning) -> None:
+async def test_each_start_has_a_worker_id_of_its_own(owning: OwningSubject) -> None:
     driver = owning.driver()
     ids = set()
     for _ in range(3):
@@ -110,7 +110,7 @@ async def test_each_start_has_a_worker_id_of_its_own(owning: Owning) -> None:
     assert len(ids) == 6
 
 
-async def test_the_next_daemon_finds_every_group_and_restarts_no_worker(owning: Owning) -> None:
+async def test_the_next_daemon_finds_every_group_and_restarts_no_worker(owning: OwningSubject) -> None:
     # Given groups of any key, and a daemon that ends
     first = owning.driver()
     for key in KEYS:
@@ -133,7 +133,7 @@ async def test_the_next_daemon_finds_every_group_and_restarts_no_worker(owning: 
     await owning.until_gone(second, *KEYS)
 
 
-async def test_a_changed_template_shows_and_rolls_only_what_is_started_again(owning: Owning) -> None:
+async def test_a_changed_template_shows_and_rolls_only_what_is_started_again(owning: OwningSubject) -> None:
     former = owning.driver(template="a")
     await owning.ready(former, "stays")
     await owning.ready(former, "rolls")
@@ -151,7 +151,7 @@ async def test_a_changed_template_shows_and_rolls_only_what_is_started_again(own
     assert (groups["stays"].template, await owning.workers("stays")) == (former.template, stays)
 
 
-async def test_the_same_template_has_the_same_hash_in_every_daemon(owning: Owning) -> None:
+async def test_the_same_template_has_the_same_hash_in_every_daemon(owning: OwningSubject) -> None:
     one, other = owning.driver(template="a"), owning.driver(template="a")
     # Where the engine itself has the template, a driver knows it once it has listed.
     await one.list()
@@ -160,7 +160,7 @@ async def test_the_same_template_has_the_same_hash_in_every_daemon(owning: Ownin
 
 
 @pytest.mark.parametrize("other", ["pool", "instance"])
-async def test_pools_and_instances_on_one_engine_leave_each_other_alone(owning: Owning, other: str) -> None:
+async def test_pools_and_instances_on_one_engine_leave_each_other_alone(owning: OwningSubject, other: str) -> None:
     # Given the same key in two pools, or in two instances of one
     who = {"pool": f"{owning.pool}-two"} if other == "pool" else {"instance": "two"}
     ours, theirs = owning.driver(), owning.driver(**who)
@@ -181,7 +181,7 @@ async def test_pools_and_instances_on_one_engine_leave_each_other_alone(owning: 
     assert (await listed(theirs)).keys() == {"a", "only theirs"}
 
 
-async def test_a_failing_key_is_reported_and_harms_no_other(owning: Owning) -> None:
+async def test_a_failing_key_is_reported_and_harms_no_other(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     await driver.start("crash")
@@ -201,7 +201,7 @@ async def next_end(driver: Driver, key: str, how: How) -> Change:
     raise AssertionError("the driver was closed")
 
 
-async def test_each_end_of_a_worker_says_how_it_ended_and_which_worker_it_was(owning: Owning) -> None:
+async def test_each_end_of_a_worker_says_how_it_ended_and_which_worker_it_was(owning: OwningSubject) -> None:
     driver = owning.driver()
     # One that ends by itself
     await driver.start("crash")
@@ -231,7 +231,9 @@ async def test_each_end_of_a_worker_says_how_it_ended_and_which_worker_it_was(ow
     assert PASSWORD not in " ".join(change.end.output)
 
 
-async def test_an_error_that_was_not_read_stays_when_the_group_is_started_and_stopped_again(owning: Owning) -> None:
+async def test_an_error_that_was_not_read_stays_when_the_group_is_started_and_stopped_again(
+    owning: OwningSubject,
+) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     before = await owning.workers("a")
@@ -250,7 +252,7 @@ async def test_an_error_that_was_not_read_stays_when_the_group_is_started_and_st
     assert (await next_change(driver)).error
 
 
-async def test_a_worker_killed_from_outside_is_reported_and_comes_back(owning: Owning) -> None:
+async def test_a_worker_killed_from_outside_is_reported_and_comes_back(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     before = await owning.workers("a")
@@ -267,7 +269,7 @@ async def test_a_worker_killed_from_outside_is_reported_and_comes_back(owning: O
     await owning.until_running(driver, "a")
 
 
-async def test_a_stopped_worker_finishes_what_it_holds_and_is_listed_meanwhile(owning: Owning) -> None:
+async def test_a_stopped_worker_finishes_what_it_holds_and_is_listed_meanwhile(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "busy")
     await driver.stop("busy")
@@ -281,7 +283,7 @@ async def test_a_stopped_worker_finishes_what_it_holds_and_is_listed_meanwhile(o
     assert all(change.error is None for change in await told)
 
 
-async def test_a_group_asked_for_while_it_stops_comes_back(owning: Owning) -> None:
+async def test_a_group_asked_for_while_it_stops_comes_back(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "busy")
     before = await owning.workers("busy")
@@ -296,7 +298,7 @@ async def test_a_group_asked_for_while_it_stops_comes_back(owning: Owning) -> No
     await owning.until_running(driver, "busy")
 
 
-async def test_the_last_wish_of_start_and_stop_counts(owning: Owning) -> None:
+async def test_the_last_wish_of_start_and_stop_counts(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "busy")
     await driver.stop("busy")
@@ -306,7 +308,7 @@ async def test_the_last_wish_of_start_and_stop_counts(owning: Owning) -> None:
     assert await owning.workers("busy") == []
 
 
-async def test_a_closed_driver_has_stopped_no_worker(owning: Owning) -> None:
+async def test_a_closed_driver_has_stopped_no_worker(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     before = await owning.workers("a")
@@ -314,7 +316,7 @@ async def test_a_closed_driver_has_stopped_no_worker(owning: Owning) -> None:
     assert await owning.workers("a") == before != []
 
 
-async def test_no_credential_is_in_any_inspectable_place(owning: Owning) -> None:
+async def test_no_credential_is_in_any_inspectable_place(owning: OwningSubject) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     await owning.ready(driver, "b")
@@ -329,7 +331,7 @@ def earlier_name(pool: str, instance: str, key: str) -> str:
 
 
 async def test_workers_that_an_earlier_version_named_otherwise_are_reported_or_taken_over(
-    owning: Owning, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    owning: OwningSubject, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as earlier:
         for module in (names, groups):
@@ -361,7 +363,7 @@ async def test_workers_that_an_earlier_version_named_otherwise_are_reported_or_t
 
 
 @pytest.mark.timeout(600)
-async def test_a_hundred_groups_start_and_stop(owning: Owning) -> None:
+async def test_a_hundred_groups_start_and_stop(owning: OwningSubject) -> None:
     driver, keys = owning.driver(), {f"key-{number}" for number in range(100)}
     await asyncio.gather(*(driver.start(key) for key in keys))
     assert (await listed(driver)).keys() == keys
@@ -369,7 +371,7 @@ async def test_a_hundred_groups_start_and_stop(owning: Owning) -> None:
     await owning.until_gone(driver, *keys)
 
 
-async def _changes_until_gone(owning: Owning, driver: Driver, key: str) -> list[Change]:
+async def _changes_until_gone(owning: OwningSubject, driver: Driver, key: str) -> list[Change]:
     found: list[Change] = []
 
     async def read() -> None:

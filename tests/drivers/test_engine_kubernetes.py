@@ -115,7 +115,7 @@ def test_an_image_can_be_added_while_the_cluster_runs(cluster: Cluster, namespac
     assert inside(cluster, namespace, "a", "print(open('/added/it.txt').read())") == "it is there"
 
 
-class Greeting(BaseHTTPRequestHandler):
+class GreetingHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -127,7 +127,7 @@ class Greeting(BaseHTTPRequestHandler):
 @pytest.fixture
 def greeter() -> Iterator[int]:
     """Port of this machine's loopback at which something listens."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Greeting) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), GreetingHandler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield server.server_port

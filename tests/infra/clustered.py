@@ -16,7 +16,7 @@ from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.kubernetes.cluster import Cluster, ClusterFailed
 from testbed.pool import STATISTICS_INTERVAL
-from testbed.pulumi.stack import Done, Project
+from testbed.pulumi.stack import CommandResult, Project
 from testbed.waiting import until
 from tests.drivers.subjects.kubernetes_pool import SCRIPTED_COMMAND, SCRIPTED_IMAGE
 from tests.infra.built_images import AIRPORTS, DAEMON
@@ -52,7 +52,7 @@ class OnCluster(Stack):
         secret = {"admin_password": password, "kubeconfig": kubeconfig, **self.more_secrets}
         self.project.configure(values, secret)
 
-    def change(self, **changes: Any) -> Done:
+    def change(self, **changes: Any) -> CommandResult:
         """Change the configuration for good, and apply it."""
         self.values = {**self.values, **changes}
         self.configure()

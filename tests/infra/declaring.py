@@ -73,7 +73,7 @@ def raw(values: Mapping[str, Any]) -> dict[str, str]:
     return {f"osrdyne:{name}": value if isinstance(value, str) else json.dumps(value) for name, value in kept.items()}
 
 
-class Declared(pulumi.runtime.Mocks):
+class DeclaredObjects(pulumi.runtime.Mocks):
     """Keeps what is declared on the cluster, by kind and name."""
 
     def __init__(self) -> None:
@@ -124,9 +124,9 @@ def own_loops() -> Iterator[None]:
         asyncio.set_event_loop(None)
 
 
-def declared(declare: Callable[[], None]) -> Declared:
+def declared(declare: Callable[[], None]) -> DeclaredObjects:
     """Run a part of the program and return what it declares, where broker and cluster have nothing."""
-    found = Declared()
+    found = DeclaredObjects()
     with own_loops(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "read", lambda *_: Live())
         patch.setattr(live_cluster, "check", lambda *_: [])
@@ -137,7 +137,7 @@ def declared(declare: Callable[[], None]) -> Declared:
     return found
 
 
-def pools(given: StackSettings) -> Declared:
+def pools(given: StackSettings) -> DeclaredObjects:
     """What the pools of a stack have, on the broker and on the cluster."""
 
     def declare() -> None:
@@ -151,7 +151,7 @@ def pools(given: StackSettings) -> Declared:
     return declared(declare)
 
 
-def deployed(given: BrokerStack) -> Declared:
+def deployed(given: BrokerStack) -> DeclaredObjects:
     """What a stack has that deploys a broker."""
 
     def declare() -> None:
@@ -160,4 +160,4 @@ def deployed(given: BrokerStack) -> Declared:
     return declared(declare)
 
 
-__all__ = ["Declared", "broker_settings", "declared", "deployed", "pools", "settings"]
+__all__ = ["DeclaredObjects", "broker_settings", "declared", "deployed", "pools", "settings"]

@@ -21,7 +21,7 @@ from osrdyne_infra.components.broker import look_late
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError, InfraError
 from osrdyne_pool.topology import Queue, Topology
-from testbed.pulumi.stack import Done, Project
+from testbed.pulumi.stack import CommandResult, Project
 from tests.infra import declaring
 from tests.infra.conftest import Stack
 from tests.infra.test_refusals import ORPHANS
@@ -58,7 +58,7 @@ class OwnProject(Project):
         assert len(program.splitlines()) <= 20
         (self.directory / "__main__.py").write_text(program)
 
-    def up(self, *words: str) -> Done:
+    def up(self, *words: str) -> CommandResult:
         return self.pulumi("up", "--yes", "--skip-preview", "--stack", self.stack, *words)
 
 

@@ -47,7 +47,7 @@ NAMES = PoolNames("core")
 
 
 @dataclass
-class Deployed:
+class DeployedBroker:
     """A broker on a cluster, reached from this machine as docs/howto/pulumi-kubernetes.md does it."""
 
     cluster: Cluster
@@ -181,7 +181,7 @@ def test_a_deployed_broker_serves_a_pool_and_keeps_what_it_holds_over_its_restar
 ) -> None:
     load_image(cluster)
     mark = secrets.token_hex(4)
-    deployed = Deployed(cluster, f"t-{mark}", f"infra-{mark}", secrets.token_hex(16))
+    deployed = DeployedBroker(cluster, f"t-{mark}", f"infra-{mark}", secrets.token_hex(16))
     keys = {"admin_password": deployed.password, "kubeconfig": cluster.kubeconfig.read_text()}
     deployment = {"kind": "statefulset", "admin": ADMIN, "image": IMAGE, "storage": "1Gi", "storage_class": DISK}
     kubernetes = {"namespace": deployed.namespace}

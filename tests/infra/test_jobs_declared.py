@@ -14,7 +14,7 @@ from osrdyne_pool.settings_file import read_pool
 from osrdyne_pool.topology import Users
 from osrdyne_protocol.names import DatabaseNames
 from tests.infra import declaring
-from tests.infra.declaring import JOBS, Declared, settings
+from tests.infra.declaring import JOBS, DeclaredObjects, settings
 from tests.infra.test_kubernetes_declared import ALL_OF_IT, CLUSTER, changed, pod, reach, write
 
 pytestmark = [pytest.mark.xdist_group("declared")]
@@ -23,11 +23,11 @@ NAMES = DatabaseNames.of("core", "Test 1")
 
 
 @cache
-def plain() -> Declared:
+def plain() -> DeclaredObjects:
     return declaring.pools(settings(**JOBS))
 
 
-def of_core(found: Declared) -> set[tuple[str, str]]:
+def of_core(found: DeclaredObjects) -> set[tuple[str, str]]:
     return {(kind, name) for kind, name in found.objects if name in ("core-redo", "core-jobs", "core-jobs-owner")}
 
 

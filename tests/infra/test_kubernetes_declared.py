@@ -21,7 +21,7 @@ from osrdyne_pool.topology import Users
 from osrdyne_runtime import hosts
 from tests.drivers.subjects.kubernetes import ROLES
 from tests.infra import declaring
-from tests.infra.declaring import Declared, settings
+from tests.infra.declaring import DeclaredObjects, settings
 
 # One process imports Pulumi's Kubernetes library, which takes seconds.
 pytestmark = [pytest.mark.xdist_group("declared")]
@@ -43,28 +43,28 @@ ALL_OF_IT = {
 
 
 @cache
-def plain() -> Declared:
+def plain() -> DeclaredObjects:
     return declaring.pools(settings())
 
 
 @cache
-def whole() -> Declared:
+def whole() -> DeclaredObjects:
     return declaring.pools(settings(**ALL_OF_IT))
 
 
-def changed(before: Declared, after: Declared) -> set[tuple[str, str]]:
+def changed(before: DeclaredObjects, after: DeclaredObjects) -> set[tuple[str, str]]:
     names = before.objects.keys() | after.objects.keys()
     return {name for name in names if before.objects.get(name) != after.objects.get(name)}
 
 
-def write(found: Declared, config_map: str, directory: Path) -> Path:
+def write(found: DeclaredObjects, config_map: str, directory: Path) -> Path:
     """Put the files of a ConfigMap where a pod would see them."""
     for name, text in found.objects["ConfigMap", config_map]["data"].items():
         (directory / name).write_text(text)
     return directory
 
 
-def pod(found: Declared, name: str = "core-daemon") -> dict[str, Any]:
+def pod(found: DeclaredObjects, name: str = "core-daemon") -> dict[str, Any]:
     spec: dict[str, Any] = found.objects["Deployment", name]["spec"]["template"]["spec"]
     return spec
 
@@ -72,7 +72,7 @@ def pod(found: Declared, name: str = "core-daemon") -> dict[str, Any]:
 def test_the_provider_keeps_objects_over_changes_and_adopts_others_only_where_asked() -> None:
     """What it does with these is shown by a real one in test_failed_ups.py."""
 
-    def provider(found: Declared) -> dict[str, Any]:
+    def provider(found: DeclaredObjects) -> dict[str, Any]:
         return found.everything["pulumi:providers:kubernetes", "cluster"]
 
     always = {

@@ -18,7 +18,7 @@ from osrdyne_relay.driver.settings import RelayDriverSettings
 from osrdyne_relay.http.access import Access
 from osrdyne_relay.redis import server as redis_server
 from tests.infra import declaring
-from tests.infra.declaring import RELAY, Declared, settings
+from tests.infra.declaring import RELAY, DeclaredObjects, settings
 from tests.infra.test_kubernetes_declared import ALL_OF_IT, CLUSTER, changed, pod, reach
 
 pytestmark = [pytest.mark.xdist_group("declared")]
@@ -27,7 +27,7 @@ WORD = "word-of-relay-redis"
 
 
 @cache
-def plain() -> Declared:
+def plain() -> DeclaredObjects:
     return declaring.pools(settings(**RELAY))
 
 
@@ -36,7 +36,7 @@ def changed_by(**changes: Any) -> set[tuple[str, str]]:
     return changed(plain(), declaring.pools(settings(**{**RELAY, "relay": {**RELAY["relay"], **changes}})))
 
 
-def mounted(found: Declared, name: str, directory: Path) -> dict[str, Path]:
+def mounted(found: DeclaredObjects, name: str, directory: Path) -> dict[str, Path]:
     """The files of a Deployment's one container, by their paths there."""
     spec = pod(found, name)
     [container] = spec["containers"]

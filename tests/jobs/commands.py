@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from osrdyne_jobs import JobClient, JobType
 from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.store import administration, running
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 
 
 class Region(BaseModel):
@@ -35,7 +35,9 @@ class Jobs:
         self.url, self.engine = url, engine
         self.client = JobClient(engine, TYPES)
 
-    def __call__(self, *words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Done:
+    def __call__(
+        self, *words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> CommandResult:
         """Run `osrdyne jobs WORDS` on this database."""
         environment = {"OSRDYNE_JOBS_DATABASE": self.url, "OSRDYNE_JOBS_TYPES": TYPES_AT, **(variables or {})}
         return osrdyne("jobs", *words, stdin=stdin, variables=environment)
@@ -52,7 +54,7 @@ class Jobs:
             job = administration.get(connection, number)
             begun = running.begin(connection, type=job.type, resource=job.resource, worker="w-1", lease=60.0)
             assert begun is not None
-            running.finish(connection, begun.grip, "failed", "it is \x1b[31mbroken", "Traceback:\n  at\x1b[31m x")
+            running.finish(connection, begun.run_lock, "failed", "it is \x1b[31mbroken", "Traceback:\n  at\x1b[31m x")
 
     def state(self, number: int) -> str:
         return self.client.get(number).state

@@ -17,17 +17,17 @@ from osrdyne_jobs.database.engines import (
     newest_version,
 )
 from osrdyne_jobs.errors import JobError
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.postgres import Postgres
 
 
-def refused(done: Done) -> str:
+def refused(done: CommandResult) -> str:
     assert (done.code, done.out) == (2, b""), done
     assert "secret" not in done.err
     return done.line
 
 
-def listing(address: str) -> Done:
+def listing(address: str) -> CommandResult:
     return osrdyne("jobs", "list", variables={"OSRDYNE_JOBS_DATABASE": address})
 
 

@@ -18,7 +18,7 @@ from osrdyne_jobs.database.engines import Address, migrate, reading
 from osrdyne_jobs.database.preparation import prepare, retire, roles_in_use
 from osrdyne_jobs.errors import NotPrepared
 from osrdyne_protocol.names import DatabaseNames
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.postgres import Postgres, PostgresFailed, quoted
 
 ROUTES = JobType("rebuild-routes")
@@ -31,7 +31,7 @@ def opened(address: Address) -> Iterator[Engine]:
     engine.dispose()
 
 
-class Wanted:
+class MissingDatabase:
     """A pool's database on the run's server, which does not have it yet."""
 
     def __init__(self, server: Postgres, directory: Path) -> None:
@@ -51,7 +51,7 @@ class Wanted:
     def __call__(self, **changes: str) -> list[str]:
         return prepare(**{"admin": self.admin, "owner": self.owner, "database": self.programs, **changes})
 
-    def command(self, *words: str, **changes: str) -> Done:
+    def command(self, *words: str, **changes: str) -> CommandResult:
         """Run the command, with the three addresses in files."""
         given = {"admin": self.admin, "owner": self.owner, "database": self.programs, **changes}
         options: list[str] = []
@@ -71,13 +71,13 @@ class Wanted:
 
 
 @pytest.fixture
-def wanted(postgres: Postgres, tmp_path: Path) -> Iterator[Wanted]:
-    one = Wanted(postgres, tmp_path)
+def wanted(postgres: Postgres, tmp_path: Path) -> Iterator[MissingDatabase]:
+    one = MissingDatabase(postgres, tmp_path)
     yield one
     one.remove()
 
 
-def test_an_owner_makes_the_tables_and_programs_register_jobs(wanted: Wanted) -> None:
+def test_an_owner_makes_the_tables_and_programs_register_jobs(wanted: MissingDatabase) -> None:
     first = wanted.command("--json")
     assert first.code == 0, first
     assert [line.split(" was ")[0] for line in json.loads(first.out)["changed"][:3]] == [
@@ -106,7 +106,7 @@ def test_an_owner_makes_the_tables_and_programs_register_jobs(wanted: Wanted) ->
         ("CREATE DATABASE mine", "permission denied to create database"),
     ],
 )
-def test_programs_may_not_change_the_tables(wanted: Wanted, statement: str, refusal: str) -> None:
+def test_programs_may_not_change_the_tables(wanted: MissingDatabase, statement: str, refusal: str) -> None:
     wanted()
     wanted.migrate()
 
@@ -115,7 +115,7 @@ def test_programs_may_not_change_the_tables(wanted: Wanted, statement: str, refu
         wanted.server.psql(statement, names.database, names.database, password)
 
 
-def test_other_users_of_the_server_may_not_connect(wanted: Wanted, postgres: Postgres) -> None:
+def test_other_users_of_the_server_may_not_connect(wanted: MissingDatabase, postgres: Postgres) -> None:
     wanted()
     other = f"other_{secrets.token_hex(4)}"
     postgres.psql(f"CREATE ROLE {other} LOGIN PASSWORD 'word'")
@@ -126,7 +126,7 @@ def test_other_users_of_the_server_may_not_connect(wanted: Wanted, postgres: Pos
         postgres.psql(f"DROP ROLE {other}")
 
 
-def test_tables_of_yours_are_for_the_programs_too(wanted: Wanted) -> None:
+def test_tables_of_yours_are_for_the_programs_too(wanted: MissingDatabase) -> None:
     wanted()
     names = wanted.names
     wanted.server.psql("CREATE TABLE mine (x SERIAL)", names.database, names.owner, wanted.passwords["owner"])
@@ -134,7 +134,7 @@ def test_tables_of_yours_are_for_the_programs_too(wanted: Wanted) -> None:
     wanted.server.psql("INSERT INTO mine DEFAULT VALUES", names.database, names.database, wanted.passwords["programs"])
 
 
-def test_an_administrator_who_is_not_a_superuser_can_do_it(wanted: Wanted, postgres: Postgres) -> None:
+def test_an_administrator_who_is_not_a_superuser_can_do_it(wanted: MissingDatabase, postgres: Postgres) -> None:
     admin = f"admin_{secrets.token_hex(4)}"
     postgres.psql(f"CREATE ROLE {admin} LOGIN CREATEDB CREATEROLE PASSWORD 'word'")
     wanted.admin = postgres.url("postgres", admin, "word")
@@ -148,7 +148,7 @@ def test_an_administrator_who_is_not_a_superuser_can_do_it(wanted: Wanted, postg
         postgres.psql(f"DROP ROLE {admin}")
 
 
-def test_a_new_password_is_set_and_the_former_one_is_refused(wanted: Wanted) -> None:
+def test_a_new_password_is_set_and_the_former_one_is_refused(wanted: MissingDatabase) -> None:
     wanted()
     wanted.migrate()
     wanted.passwords["programs"] = "another"
@@ -160,7 +160,7 @@ def test_a_new_password_is_set_and_the_former_one_is_refused(wanted: Wanted) -> 
         wanted.server.psql("SELECT 1", wanted.names.database, wanted.names.database, "pro'g %s{}\"2")
 
 
-def test_a_program_that_runs_goes_on_with_the_new_password_of_its_file(wanted: Wanted, tmp_path: Path) -> None:
+def test_a_program_that_runs_goes_on_with_the_new_password_of_its_file(wanted: MissingDatabase, tmp_path: Path) -> None:
     wanted()
     file = tmp_path / "jobs.address"
     file.write_text(wanted.programs)
@@ -181,7 +181,7 @@ def test_a_program_that_runs_goes_on_with_the_new_password_of_its_file(wanted: W
             assert connection.exec_driver_sql("SELECT 1").scalar() == 1
 
 
-def test_several_at_once_make_one_database(wanted: Wanted) -> None:
+def test_several_at_once_make_one_database(wanted: MissingDatabase) -> None:
     done: list[Any] = []
 
     def run() -> None:
@@ -199,7 +199,7 @@ def test_several_at_once_make_one_database(wanted: Wanted) -> None:
     assert sorted(map(bool, done)) == [False, False, False, True], done
 
 
-def test_rights_that_were_taken_away_are_given_again(wanted: Wanted) -> None:
+def test_rights_that_were_taken_away_are_given_again(wanted: MissingDatabase) -> None:
     wanted()
     wanted.migrate()
     names = wanted.names
@@ -209,7 +209,7 @@ def test_rights_that_were_taken_away_are_given_again(wanted: Wanted) -> None:
     assert wanted() == []
 
 
-def test_roles_that_are_retired_cannot_log_in_until_they_are_prepared_again(wanted: Wanted) -> None:
+def test_roles_that_are_retired_cannot_log_in_until_they_are_prepared_again(wanted: MissingDatabase) -> None:
     wanted()
     names = wanted.names
     both = (names.database, names.owner)
@@ -229,7 +229,7 @@ def test_no_password_is_in_the_log_of_the_server_or_in_what_the_command_says(
 ) -> None:
     private_postgres.psql("ALTER SYSTEM SET log_statement = 'all'")
     private_postgres.psql("SELECT pg_reload_conf()")
-    wanted = Wanted(private_postgres, tmp_path)
+    wanted = MissingDatabase(private_postgres, tmp_path)
     wanted.passwords = {"owner": "first-secret", "programs": "second-secret"}
     said = str(wanted.command())
     wanted.passwords["programs"] = "third-secret"
@@ -241,29 +241,29 @@ def test_no_password_is_in_the_log_of_the_server_or_in_what_the_command_says(
     assert "-secret" not in said
 
 
-def _other_owner(wanted: Wanted) -> dict[str, str]:
+def _other_owner(wanted: MissingDatabase) -> dict[str, str]:
     wanted.server.create_database(wanted.names.database)
     return {}
 
 
-def _superuser(wanted: Wanted) -> dict[str, str]:
+def _superuser(wanted: MissingDatabase) -> dict[str, str]:
     wanted.server.psql(f"CREATE ROLE {quoted(wanted.names.owner)} SUPERUSER")
     return {}
 
 
-def _two_databases(wanted: Wanted) -> dict[str, str]:
+def _two_databases(wanted: MissingDatabase) -> dict[str, str]:
     return {"owner": wanted.server.url("postgres", wanted.names.owner, "word")}
 
 
-def _one_user(wanted: Wanted) -> dict[str, str]:
+def _one_user(wanted: MissingDatabase) -> dict[str, str]:
     return {"owner": wanted.programs}
 
 
-def _wrong_password(wanted: Wanted) -> dict[str, str]:
+def _wrong_password(wanted: MissingDatabase) -> dict[str, str]:
     return {"admin": wanted.server.url("postgres", password="s3cret")}
 
 
-def _no_rights(wanted: Wanted) -> dict[str, str]:
+def _no_rights(wanted: MissingDatabase) -> dict[str, str]:
     wanted()
     return {"owner": wanted.owner.replace("jobs-owner", "jobs-owner2"), "admin": wanted.owner}
 
@@ -290,7 +290,7 @@ def _no_rights(wanted: Wanted) -> dict[str, str]:
     ],
 )
 def test_what_cannot_be_done_is_one_line_without_a_password(
-    wanted: Wanted, given: Callable[[Wanted], dict[str, str]], why: str
+    wanted: MissingDatabase, given: Callable[[MissingDatabase], dict[str, str]], why: str
 ) -> None:
     done = wanted.command(**given(wanted))
 

@@ -11,12 +11,12 @@ import pytest
 
 from osrdyne_jobs import JobClient, JobType, engine_for, migrate
 from osrdyne_jobs.store import running
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 
 PLAIN = JobType("plain", payload=dict[str, int])
 
 
-def restored(address: str, *words: str) -> Done:
+def restored(address: str, *words: str) -> CommandResult:
     return osrdyne("jobs", "restored", *words, variables={"OSRDYNE_JOBS_DATABASE": address})
 
 
@@ -32,7 +32,7 @@ class Life:
         with self.engine.begin() as connection:
             begun = running.begin(connection, type="plain", resource="r", worker="w", lease=60.0)
             assert begun is not None
-            running.finish(connection, begun.grip, "done")
+            running.finish(connection, begun.run_lock, "done")
         return job, begun.token
 
 

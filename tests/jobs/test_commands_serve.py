@@ -30,7 +30,7 @@ __all__ = ["make_pool"]
 AWAY = "amqp://user:secret@127.0.0.1:1/%2F"
 
 
-class Served:
+class ServeProcess:
     """The process, what it logged, and a client of it."""
 
     def __init__(self, words: Sequence[str], log: Path, **variables: str) -> None:
@@ -59,16 +59,16 @@ class Served:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., ServeProcess]]:
     started = contextlib.ExitStack()
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     engine = engine_for(url)
     migrate(engine)
     engine.dispose()
 
-    def served(*words: str, **variables: str) -> Served:
+    def served(*words: str, **variables: str) -> ServeProcess:
         given = {"OSRDYNE_JOBS_DATABASE": url, "OSRDYNE_JOBS_TYPES": TYPES_AT, **variables}
-        one = Served(words, tmp_path / "log", **given)
+        one = ServeProcess(words, tmp_path / "log", **given)
         started.callback(one.process.wait)
         started.callback(one.process.kill)
         return one
@@ -80,7 +80,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 JOB = {"type": "region", "resource": "r", "payload": {"year": 2013}}
 
 
-def test_the_command_of_the_page_serves_and_ends_at_a_signal(start: Callable[..., Served], tmp_path: Path) -> None:
+def test_the_command_of_the_page_serves_and_ends_at_a_signal(
+    start: Callable[..., ServeProcess], tmp_path: Path
+) -> None:
     (line,) = [line for line in PAGE.splitlines() if line.startswith("osrdyne jobs serve")]
     (tmp_path / "jobs.token").write_text(f"{TOKEN}\n")
     words = shlex.split(line.replace("/etc/osrdyne/core", str(tmp_path)).replace("8043", "0"))[3:]
@@ -93,7 +95,7 @@ def test_the_command_of_the_page_serves_and_ends_at_a_signal(start: Callable[...
     assert [line["message"] for line in served.lines()] == ["the administration of jobs is served"]
 
 
-def test_the_variable_may_hold_the_token_and_none_is_needed_on_loopback(start: Callable[..., Served]) -> None:
+def test_the_variable_may_hold_the_token_and_none_is_needed_on_loopback(start: Callable[..., ServeProcess]) -> None:
     guarded = start("--port", "0", OSRDYNE_JOBS_TOKEN=TOKEN)
     assert guarded.client(None).ask("GET", "/api/jobs").status == 401
     assert guarded.client(TOKEN).ask("GET", "/api/jobs").status == 200
@@ -101,7 +103,7 @@ def test_the_variable_may_hold_the_token_and_none_is_needed_on_loopback(start: C
     assert start("--port", "0").client(None).ask("GET", "/api/jobs").status == 200
 
 
-def test_where_the_broker_is_away_it_serves_and_leaves_casts_to_redo(start: Callable[..., Served]) -> None:
+def test_where_the_broker_is_away_it_serves_and_leaves_casts_to_redo(start: Callable[..., ServeProcess]) -> None:
     served = start("--port", "0", "--pool", "core", OSRDYNE_CLIENT_URI=AWAY)
     assert served.client(None).ask("POST", "/api/jobs", JOB).status == 201
     assert "redo casts what is created here" in served.lines()[0]["message"]
@@ -109,7 +111,7 @@ def test_where_the_broker_is_away_it_serves_and_leaves_casts_to_redo(start: Call
 
 
 def test_a_broker_that_comes_later_gets_the_jobs_that_are_created_from_then_on(
-    start: Callable[..., Served], tmp_path: Path, make_pool: Callable[..., Pool]
+    start: Callable[..., ServeProcess], tmp_path: Path, make_pool: Callable[..., Pool]
 ) -> None:
     pool, file = make_pool(), tmp_path / "client.uri"
     file.write_text(AWAY)

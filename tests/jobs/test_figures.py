@@ -40,7 +40,7 @@ def test_each_state_has_its_number_and_its_oldest_job(jobs: Store) -> None:
     assert (found[states.REGISTERED].jobs, found[states.REGISTERED].oldest) == (2, old)
     assert (found[states.REGISTERED].age or 0) >= 2 * LONG
     assert (found[states.PARKED].jobs, found[states.PARKED].oldest) == (1, parked)
-    assert found[states.DONE] == figures.InState(states.DONE, 0, None, None)
+    assert found[states.DONE] == figures.StateFigures(states.DONE, 0, None, None)
     assert waiting > old
 
 

@@ -19,7 +19,7 @@ from osrdyne_jobs import AsyncJobClient, JobClient, JobType, JobWorker
 from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.store.administration import listed
 from osrdyne_protocol.errors import OtherProcess
-from testbed.forked import Raised, in_fork
+from testbed.forked import RaisedError, in_fork
 
 ROUTES = JobType("routes", payload=dict[str, int])
 EACH = 20
@@ -131,7 +131,7 @@ def test_a_fork_while_another_thread_writes_is_served_or_hears_what_to_do(databa
             end.set()
         writing.result()
     if engine.dialect.name == "sqlite":
-        assert isinstance(found, Raised)
+        assert isinstance(found, RaisedError)
         assert found.kind == "OtherProcess"
         assert "fork while no transaction is under way" in found.text
         assert resources(engine) == ["held"]
@@ -193,7 +193,7 @@ def test_asyncio_clients_begin_again_in_a_fork_or_hear_what_to_do(database_url: 
 
     found = asyncio.run(parent())
     if engine.dialect.name == "sqlite":
-        assert isinstance(found, Raised)
+        assert isinstance(found, RaisedError)
         assert found.kind == "OtherProcess"
         assert resources(engine) == ["after", "before"]
     else:

@@ -16,7 +16,7 @@ from testbed.hostile.chance import drawn
 from testbed.hostile.sending import ask
 from testbed.suite import examples
 from tests.jobs.administration import TOKEN, Administration
-from tests.jobs.test_commands_serve import JOB, Served, start
+from tests.jobs.test_commands_serve import JOB, ServeProcess, start
 from tests.simulation.many_seeds import first_seed
 
 __all__ = ["start"]  # a fixture
@@ -57,7 +57,12 @@ def attack(served: Administration, requests: list[bytes]) -> set[bytes]:
     ids=["who knows the token", "a stranger", "where there is no token"],
 )
 def test_no_request_is_answered_as_a_fault_of_the_server_and_true_requests_are_answered(
-    start: Callable[..., Served], database_url: str, token: str | None, given: str, expected: set[bytes], seed: int
+    start: Callable[..., ServeProcess],
+    database_url: str,
+    token: str | None,
+    given: str,
+    expected: set[bytes],
+    seed: int,
 ) -> None:
     engine = engine_for(database_url)
     migrate(engine)

@@ -152,11 +152,11 @@ def test_a_parked_job_is_registered_again_and_cast(jobs: Store) -> None:
 
 def test_a_waiting_job_is_cancelled_and_a_running_one_hears_of_it(api: Administration, jobs: Store) -> None:
     waits, runs = jobs.register("a"), jobs.register("b")
-    grip = jobs.begun("b").grip
+    run_lock = jobs.begun("b").run_lock
     assert api.ask("POST", f"/api/jobs/{waits}/cancel").json == {"id": waits, "cancelled": True}
     assert api.ask("POST", f"/api/jobs/{runs}/cancel").json == {"id": runs, "cancelled": False}
     assert jobs.state(waits) == states.CANCELLED
-    assert jobs.do(lambda c: running.renew(c, [grip], 60)) == ({grip}, {grip})
+    assert jobs.do(lambda c: running.renew(c, [run_lock], 60)) == ({run_lock}, {run_lock})
 
 
 def test_a_job_is_deleted_but_not_while_it_runs(api: Administration, jobs: Store) -> None:

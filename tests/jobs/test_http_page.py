@@ -42,7 +42,7 @@ def jobs(tmp_path: Path) -> Iterator[Store]:
     engine.dispose()
 
 
-class Seen:
+class PageView:
     """What a person sees of the page, and does with it."""
 
     def __init__(self, browser: Browser, served: Administration, *, width: int = 1280) -> None:
@@ -86,7 +86,7 @@ def parked(jobs: Store, resource: str, reason: str) -> int:
 def test_states_failures_and_jobs_are_shown(browser: Browser, jobs: Store) -> None:
     waits, number = jobs.register("waits"), parked(jobs, "region-7", "TimeoutError: after 7 s")
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.shows("parked\t1\t", "#states")
         seen.shows(f"job {waits}, registered ", "#states")
         assert "1\tt\tTimeoutError: after 7 s\tjob" in seen.text("#causes")
@@ -110,7 +110,7 @@ def test_states_failures_and_jobs_are_shown(browser: Browser, jobs: Store) -> No
 def test_a_job_is_redone_cancelled_and_deleted_once_it_is_confirmed(browser: Browser, jobs: Store) -> None:
     number = parked(jobs, "r", "no")
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.click(f"job {number}", "#list")
         seen.click("Redo", "#job")
         seen.click("Keep it as it is", "#confirm")
@@ -136,7 +136,7 @@ def test_a_running_job_hears_that_it_is_cancelled_and_cannot_be_deleted(browser:
     number = jobs.register()
     jobs.begun()
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.click(f"job {number}", "#list")
         until(lambda: seen.usable() == ["Cancel"])
         seen.click("Cancel", "#job")
@@ -149,7 +149,7 @@ def test_a_running_job_hears_that_it_is_cancelled_and_cannot_be_deleted(browser:
 def test_the_page_asks_for_the_token_and_keeps_it_for_its_tab(browser: Browser, jobs: Store) -> None:
     jobs.register("region-7")
     with administration(jobs.engine) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.shows("Token of the administration")
         assert "region-7" not in seen.text()
         seen.enter("#token", "wrong-horse-battery-staple")
@@ -158,7 +158,7 @@ def test_the_page_asks_for_the_token_and_keeps_it_for_its_tab(browser: Browser, 
         seen.shows("region-7", "#list")
         assert browser.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
         assert [request for request in browser.requests if TOKEN in request] == []
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.shows("region-7", "#list")
         seen.click("Forget the token")
         seen.shows("Token of the administration")
@@ -168,7 +168,7 @@ def test_the_page_asks_for_the_token_and_keeps_it_for_its_tab(browser: Browser, 
 def test_names_and_reasons_that_are_markup_stay_text(browser: Browser, jobs: Store) -> None:
     number = parked(jobs, MARKUP, MARKUP)
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.click(f"job {number}", "#list")
         seen.shows(MARKUP, "#attempts")
         assert all(MARKUP in seen.text(place) for place in ("#list", "#causes", "#fields"))
@@ -180,7 +180,7 @@ def test_a_long_list_is_shown_in_pages(browser: Browser, jobs: Store) -> None:
     for number in range(60):
         jobs.register(f"resource-{number:02}")
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.shows("resource-49", "#list")
         assert "resource-50" not in seen.text("#list")
         seen.click("Next jobs")
@@ -193,7 +193,7 @@ def test_a_long_list_is_shown_in_pages(browser: Browser, jobs: Store) -> None:
 def test_nothing_is_cut_off_in_a_narrow_window(browser: Browser, jobs: Store, width: int) -> None:
     number = parked(jobs, "r" * 200, "Error: " + "x" * 500)
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served, width=width)
+        seen = PageView(browser, served, width=width)
         seen.click(f"job {number}", "#list")
         seen.shows("Error: xxx", "#attempts")
         assert browser.evaluate(OVERFLOWING) == []
@@ -202,7 +202,7 @@ def test_nothing_is_cut_off_in_a_narrow_window(browser: Browser, jobs: Store, wi
 
 def test_every_field_has_a_label(browser: Browser, jobs: Store) -> None:
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.shows("There are no such jobs.")
         fields = "[...document.querySelectorAll('input, select')]"
         assert browser.evaluate(f"{fields}.length") == 6
@@ -211,7 +211,7 @@ def test_every_field_has_a_label(browser: Browser, jobs: Store) -> None:
 
 def test_the_page_reports_that_its_server_is_gone(browser: Browser, jobs: Store) -> None:
     with administration(jobs.engine, token=None) as served:
-        seen = Seen(browser, served)
+        seen = PageView(browser, served)
         seen.shows("There are no such jobs.")
     seen.click("Refresh")
     seen.shows("The server does not answer.", "#message")

@@ -156,14 +156,14 @@ def test_a_writer_that_waits_too_long_is_refused_as_sqlite_does_it(engine: Engin
 def test_a_statement_that_is_not_in_the_queue_waits_for_a_writer_too(engine: Engine, tmp_path: Path) -> None:
     waits = threading.Event()
 
-    class Watched(QueuedConnection):
+    class WatchedConnection(QueuedConnection):
         def __getattribute__(self, name: str) -> object:
             if name == "patience":
                 waits.set()
             return super().__getattribute__(name)
 
     def insert() -> None:
-        own = sqlite3.connect(tmp_path / "jobs.sqlite", factory=Watched, timeout=60.0, isolation_level=None)
+        own = sqlite3.connect(tmp_path / "jobs.sqlite", factory=WatchedConnection, timeout=60.0, isolation_level=None)
         waits.clear()
         own.execute("INSERT INTO written VALUES ('after')")
         own.close()

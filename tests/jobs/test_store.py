@@ -55,21 +55,21 @@ class Store:
             )
         )
 
-    def begin(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> records.Begun | None:
+    def begin(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> records.StartedRun | None:
         return self.do(lambda c: running.begin(c, type="t", resource=resource, worker=worker, lease=lease))
 
-    def begun(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> records.Begun:
+    def begun(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> records.StartedRun:
         found = self.begin(resource, worker=worker, lease=lease)
         assert found is not None
         return found
 
-    def finish(self, run: records.Begun, outcome: str = states.DONE, *why: str) -> None:
+    def finish(self, run: records.StartedRun, outcome: str = states.DONE, *why: str) -> None:
         """End a run, with its reason and traceback."""
-        self.do(lambda c: running.finish(c, run.grip, outcome, *why))
+        self.do(lambda c: running.finish(c, run.run_lock, outcome, *why))
 
-    def go_on(self, run: records.Begun, outcome: str = states.DONE) -> records.Begun | None:
+    def go_on(self, run: records.StartedRun, outcome: str = states.DONE) -> records.StartedRun | None:
         return self.do(
-            lambda c: running.go_on(c, run.grip, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
+            lambda c: running.go_on(c, run.run_lock, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
         )
 
     def state(self, number: int) -> str:
@@ -209,7 +209,7 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
     begun = jobs.begun()
     with ThreadPoolExecutor(1) as threads:
         with jobs.engine.begin() as writing:
-            running.hold(writing, begun.grip)
+            running.hold(writing, begun.run_lock)
             going = threads.submit(jobs.go_on, begun)
             until(lambda: postgres.psql(WAITING, name) == "1", what="the wait for the transaction")
         assert going.result(PATIENCE_SECONDS) is not None
@@ -326,7 +326,7 @@ def test_the_next_worker_takes_over_the_job_of_a_dead_one_and_the_first_writes_n
 def test_a_worker_that_was_late_and_was_not_replaced_keeps_its_run(jobs: Store) -> None:
     number = jobs.register()
     late = jobs.begun(lease=0)
-    assert jobs.do(lambda c: running.renew(c, [late.grip], LONG)) == ({late.grip}, set())
+    assert jobs.do(lambda c: running.renew(c, [late.run_lock], LONG)) == ({late.run_lock}, set())
     assert jobs.begin(worker="other") is None
     jobs.finish(late)
     assert jobs.state(number) == states.DONE
@@ -336,7 +336,7 @@ def test_a_lease_that_was_taken_over_is_not_renewed(jobs: Store) -> None:
     jobs.register()
     dead = jobs.begun(lease=0)
     alive = jobs.begun()
-    assert jobs.do(lambda c: running.renew(c, [dead.grip, alive.grip], LONG)) == ({alive.grip}, set())
+    assert jobs.do(lambda c: running.renew(c, [dead.run_lock, alive.run_lock], LONG)) == ({alive.run_lock}, set())
 
 
 def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: Store) -> None:
@@ -354,11 +354,11 @@ def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: St
 def test_what_a_run_writes_is_fenced(jobs: Store) -> None:
     jobs.register()
     dead = jobs.begun(lease=0)
-    jobs.do(lambda c: running.hold(c, dead.grip))
+    jobs.do(lambda c: running.hold(c, dead.run_lock))
     alive = jobs.begun()
-    jobs.do(lambda c: running.hold(c, alive.grip))
+    jobs.do(lambda c: running.hold(c, alive.run_lock))
     with pytest.raises(LeaseLost):
-        jobs.do(lambda c: running.hold(c, dead.grip))
+        jobs.do(lambda c: running.hold(c, dead.run_lock))
 
 
 @pytest.mark.full
@@ -372,8 +372,8 @@ def test_a_transaction_of_a_run_holds_a_successor_up_and_not_the_renewal_of_its_
     former = jobs.begun(lease=0)
     with ThreadPoolExecutor(1) as threads:
         with engine.begin() as connection:
-            running.hold(connection, former.grip)
-            assert jobs.do(lambda c: running.renew(c, [former.grip], 0)) == ({former.grip}, set())
+            running.hold(connection, former.run_lock)
+            assert jobs.do(lambda c: running.renew(c, [former.run_lock], 0)) == ({former.run_lock}, set())
             assert jobs.do(lambda c: scans.lose(c, 10)) == 0
             successor = threads.submit(jobs.begun)
             with pytest.raises(TimeoutError):
@@ -431,7 +431,7 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_hears_of_it(jobs: 
     assert jobs.begin("a") is None
     begun = jobs.begun("b")
     assert not jobs.do(lambda c: administration.cancel(c, number))
-    assert jobs.do(lambda c: running.renew(c, [begun.grip], LONG)) == ({begun.grip}, {begun.grip})
+    assert jobs.do(lambda c: running.renew(c, [begun.run_lock], LONG)) == ({begun.run_lock}, {begun.run_lock})
     jobs.finish(begun, states.CANCELLED)
     assert jobs.state(number) == states.CANCELLED
     with pytest.raises(WrongState, match="is cancelled"):
@@ -442,9 +442,9 @@ def test_a_run_is_cancelled_when_all_its_jobs_are(jobs: Store) -> None:
     one, two = jobs.register(coalesce=True), jobs.register(coalesce=True)
     begun = jobs.begun()
     jobs.do(lambda c: administration.cancel(c, one))
-    assert jobs.do(lambda c: running.renew(c, [begun.grip], LONG))[1] == set()
+    assert jobs.do(lambda c: running.renew(c, [begun.run_lock], LONG))[1] == set()
     jobs.do(lambda c: administration.cancel(c, two))
-    assert jobs.do(lambda c: running.renew(c, [begun.grip], LONG))[1] == {begun.grip}
+    assert jobs.do(lambda c: running.renew(c, [begun.run_lock], LONG))[1] == {begun.run_lock}
 
 
 def test_a_cancelled_job_whose_run_fails_or_is_lost_is_not_tried_again(jobs: Store) -> None:
@@ -555,7 +555,7 @@ def test_a_resource_whose_job_runs_is_not_cast_and_the_next_is_due_soon_after_it
     assert jobs.get(second).due_at < begun_at(jobs, begun) + LONG / 2
 
 
-def begun_at(jobs: Store, begun: records.Begun) -> float:
+def begun_at(jobs: Store, begun: records.StartedRun) -> float:
     return float(jobs.do(lambda c: c.execute(select(run.c.began_at).where(run.c.id == begun.token)).scalar_one()))
 
 
@@ -577,7 +577,7 @@ def test_a_job_that_is_cast_in_vain_is_cast_less_and_less_often(jobs: Store) -> 
         (lambda c: scans.cast_due(c, most=10, pause=1.0), "ix_osrdyne_job_due"),
         (lambda c: history.archive(c, after=1.0, keep=1.0, most=10), "ix_osrdyne_job_finished"),
         (lambda c: scans.lose(c, 10), "ix_osrdyne_job_lock_expiry"),
-        (lambda c: running.renew(c, [records.Grip(1, "w")], LONG), "ix_osrdyne_job_lock_run"),
+        (lambda c: running.renew(c, [records.RunLock(1, "w")], LONG), "ix_osrdyne_job_lock_run"),
     ],
     ids=["begin", "look", "cast", "archive", "lose", "renew"],
 )

@@ -28,7 +28,7 @@ PLAIN = JobType("plain", payload=dict[str, int])
 SINGLE = JobType("single", payload=dict[str, int], max_attempts=1)
 LONG = 3600.0
 #: Ends within a test where nobody renews it.
-SHORT = 1.0
+SHORT_LEASE_SECONDS = 1.0
 #: Does not end although the machine stands still for a moment.
 STEADY = 6.0
 
@@ -186,7 +186,7 @@ def test_a_job_that_another_worker_was_told_of_just_before_the_end_is_begun_all_
     late: list[int] = []
     go_on = running.go_on
 
-    def register_late(connection: Connection, *given: Any, **named: Any) -> records.Begun | None:
+    def register_late(connection: Connection, *given: Any, **named: Any) -> records.StartedRun | None:
         begun = go_on(connection, *given, **named)
         if not late:
             late.append(client.register(connection, "plain", "r", {}).id)
@@ -274,7 +274,7 @@ def test_a_worker_that_lost_its_lease_hears_of_it_and_can_write_nothing(
             fenced.append("refused")
 
     job = client.submit("plain", "r", {})
-    handled = aside(make_worker(slow, lease=SHORT).handle, request())
+    handled = aside(make_worker(slow, lease=SHORT_LEASE_SECONDS).handle, request())
     until(lambda: runs)
     # As if its process had slept until after the end of the lease
     with engine.begin() as connection:
@@ -314,7 +314,7 @@ def test_a_running_job_that_is_cancelled_hears_of_it(
         raise JobCancelled
 
     job = client.submit("plain", "r", {})
-    handled = aside(make_worker(patient, lease=SHORT).handle, request())
+    handled = aside(make_worker(patient, lease=SHORT_LEASE_SECONDS).handle, request())
     assert began.wait(PATIENCE_SECONDS)
     assert not client.cancel(job.id)
     handled.result(PATIENCE_SECONDS)
@@ -324,7 +324,7 @@ def test_a_running_job_that_is_cancelled_hears_of_it(
 def test_a_job_whose_handler_stopped_because_its_lease_was_in_doubt_is_not_done(
     engine: Engine, client: JobClient, make_worker: MakeWorker
 ) -> None:
-    class Hanging:
+    class SilentDatabase:
         """A database that does not answer."""
 
         answers = threading.Event()
@@ -338,12 +338,12 @@ def test_a_job_whose_handler_stopped_because_its_lease_was_in_doubt_is_not_done(
             assert run.cancelled.wait(PATIENCE_SECONDS)
 
     job = client.submit("plain", "r", {})
-    worker = make_worker(obedient, lease=SHORT)
-    worker._leases._engine = cast(Engine, Hanging())
+    worker = make_worker(obedient, lease=SHORT_LEASE_SECONDS)
+    worker._leases._engine = cast(Engine, SilentDatabase())
     try:
         worker.handle(request())
     finally:
-        Hanging.answers.set()
+        SilentDatabase.answers.set()
     with reading(engine) as connection:
         outcomes = [attempt["outcome"] for attempt in administration.attempts(connection, job.id)]
     assert outcomes == [states.CANCELLED, states.DONE]
@@ -362,7 +362,7 @@ def test_renewals_go_on_after_any_error(
 
     monkeypatch.setattr(running, "renew", failing_first)
     job = client.submit("plain", "r", {})
-    make_worker(lambda _: until(lambda: asked[0] > 5), lease=SHORT).handle(request())
+    make_worker(lambda _: until(lambda: asked[0] > 5), lease=SHORT_LEASE_SECONDS).handle(request())
     assert state(engine, job.id) == states.DONE
 
 
@@ -403,7 +403,7 @@ def test_no_job_begins_while_the_only_thread_is_busy(
     until(lambda: state(engine, other.id) == states.DONE)
 
 
-class Wordless(Exception):
+class ErrorWithoutText(Exception):
     """An error that cannot say what it is."""
 
     def __str__(self) -> str:
@@ -411,7 +411,9 @@ class Wordless(Exception):
 
 
 @pytest.mark.parametrize(
-    "error, reason", [(ValueError("caf\udce9"), "ValueError: caf?"), (Wordless(), "Wordless")], ids=["text", "none"]
+    "error, reason",
+    [(ValueError("caf\udce9"), "ValueError: caf?"), (ErrorWithoutText(), "ErrorWithoutText")],
+    ids=["text", "none"],
 )
 def test_a_handler_may_raise_what_cannot_be_written(
     client: JobClient, make_worker: MakeWorker, caplog: pytest.LogCaptureFixture, error: Exception, reason: str

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.policies import judge, spes
 from benchmarks.policies.histogram import hybrid_histogram
-from benchmarks.policies.outcome import Kept, replayed
+from benchmarks.policies.outcome import KeepTimes, replayed
 from benchmarks.policies.traces import Shape, make
 from osrdyne_pipeline.recommendation.calls import DAY, WEEK
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy
@@ -58,7 +58,7 @@ def test_the_histogram_forecasts_idle_times_beyond_its_range() -> None:
 def test_what_decides_at_each_call_is_counted_like_a_replay() -> None:
     history = calls(by_chance(5, keys=3), 2)
     size = len(history.key)
-    kept = Kept(np.full(size, 300.0), np.full(size, 5000.0))
+    kept = KeepTimes(np.full(size, 300.0), np.full(size, 5000.0))
     policy = KeepAlivePolicy(np.full(3, 5000.0), np.zeros(3), np.full(3, 300.0))
     since, until = history.since + 3 * DAY, history.until
     mine, theirs = replayed(history, kept, since, until), replay(history.part(since, until), policy, since, until)

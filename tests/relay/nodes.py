@@ -65,7 +65,7 @@ async def serving(relay: Relay, endpoint: str, handle: Handler = upper, workers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Deaf(RedisPort):
+class SilentRedis(RedisPort):
     """A real Redis all of whose pulses are lost."""
 
     def __init__(self, settings: RelaySettings) -> None:

@@ -37,20 +37,20 @@ BAD_STREAMS: Any = (
 )
 
 
-class Read(Exception):
+class SourceRead(Exception):
     """A source of a data stream was read."""
 
 
-class Unread:
+class UnreadSource:
     """A source that must not be read."""
 
     def __iter__(self) -> Iterator[bytes]:
-        raise Read
+        raise SourceRead
 
 
 def bad_requests() -> list[Any]:
     """Return what is not a request that can be sent. Each has a stream, which must not be read."""
-    streams: dict[str, Any] = {"map": Unread()}
+    streams: dict[str, Any] = {"map": UnreadSource()}
     made: Any = Request
     return [
         *(None, "text", 5, ["list"], {"body": b""}),
@@ -69,7 +69,7 @@ BAD_CALLS: list[Mapping[str, Any]] = [
 
 
 def bad_calls() -> Iterator[Mapping[str, Any]]:
-    good: dict[str, Any] = {"endpoint": "e", "request": Request(b"", streams={"map": Unread()})}
+    good: dict[str, Any] = {"endpoint": "e", "request": Request(b"", streams={"map": UnreadSource()})}
     for given in BAD_CALLS:
         yield {**good, **given}
     for request in bad_requests():
@@ -84,7 +84,7 @@ async def test_a_bad_call_by_redis_takes_nothing_and_leaves_nothing(redis: Redis
             with pytest.raises((InvalidCall, TooLarge)):
                 await relay.queue_and_wait(**given)
         with pytest.raises(TooLarge, match="data stream"):
-            await relay.queue_and_wait("e", Request(bytes(2**20), streams={"map": Unread()}))
+            await relay.queue_and_wait("e", Request(bytes(2**20), streams={"map": UnreadSource()}))
         for wait in (math.nan, -1, "5", True, None):
             with pytest.raises(InvalidCall, match="wait="):
                 await relay.dequeue("e", wait=wait)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ async def test_a_caller_that_is_cancelled_between_its_streams_leaves_none(redis:
 def test_a_thread_that_is_interrupted_between_its_streams_leaves_none(redis: RedisServer, tmp_path: Path) -> None:
     store = Directory(tmp_path / "streams")
 
-    class Interrupted:
+    class InterruptedSource:
         def __iter__(self) -> Iterator[bytes]:
             assert store.files()
             raise KeyboardInterrupt
@@ -164,5 +164,5 @@ def test_a_thread_that_is_interrupted_between_its_streams_leaves_none(redis: Red
         RelayClient(node.url, token=CALLER) as client,
     ):
         with pytest.raises(KeyboardInterrupt):
-            client.call("e", Request(b"", streams={"first": [b"abc"], "second": Interrupted()}))
+            client.call("e", Request(b"", streams={"first": [b"abc"], "second": InterruptedSource()}))
         until(lambda: not store.files())

@@ -29,7 +29,7 @@ from osrdyne_relay.redis.names import Names
 from osrdyne_relay.redis.transactions import Lifetimes, Transactions
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
-from tests.relay.nodes import Deaf, SlowClaims, serving, settings
+from tests.relay.nodes import SilentRedis, SlowClaims, serving, settings
 
 ID = "f" * 32
 FOREVER = {"pickup_timeout": 600.0}
@@ -88,8 +88,8 @@ async def test_each_of_many_requests_is_run_once_by_one_of_several_nodes(redis: 
 async def test_all_calls_are_answered_where_every_pulse_is_lost(redis: RedisServer) -> None:
     node = settings(redis)
     async with (
-        Relay(node, redis=Deaf(node)) as near,
-        Relay(node, redis=Deaf(node)) as far,
+        Relay(node, redis=SilentRedis(node)) as near,
+        Relay(node, redis=SilentRedis(node)) as far,
         serving(far, "e", workers=4),
     ):
         answers = await asyncio.gather(*(near.queue_and_wait("e", b"x%d" % n) for n in range(40)))
@@ -132,7 +132,7 @@ async def test_a_collected_request_is_abandoned_when_its_caller_is_cancelled_tho
     redis: RedisServer,
 ) -> None:
     node = settings(redis, timings=FOREVER)
-    async with Relay(node, redis=Deaf(node)) as near, Relay(node, redis=Deaf(node)) as far:
+    async with Relay(node, redis=SilentRedis(node)) as near, Relay(node, redis=SilentRedis(node)) as far:
         caller = asyncio.create_task(near.queue_and_wait("e", b"x"))
         request = await collected(far, "e")
         caller.cancel()
@@ -226,7 +226,7 @@ async def test_a_node_that_closes_ends_its_calls_and_those_that_it_serves(redis:
 
 async def test_a_response_that_cannot_be_read_is_an_error(redis: RedisServer) -> None:
     node = settings(redis, timings=FOREVER)
-    async with Relay(node, redis=Deaf(node)) as near, Relay(settings(redis)) as far:
+    async with Relay(node, redis=SilentRedis(node)) as near, Relay(settings(redis)) as far:
         call = near.start("e", b"x")
         request = await collected(far, "e")
         redis.run("HSETNX", f"test:{{e}}:call:{request.id}", "response", "OR9 of a later version")

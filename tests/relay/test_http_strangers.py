@@ -46,7 +46,7 @@ class Errors(logging.Handler):
         self.seen.append(logging.Formatter().format(record))
 
 
-class Fuzzed(InThread):
+class FuzzedNode(InThread):
     """A node that anything is sent to."""
 
     #: Tasks that it has while nothing is open.
@@ -54,7 +54,7 @@ class Fuzzed(InThread):
     #: What happened that must not.
     errors: Errors
 
-    def __enter__(self) -> Fuzzed:
+    def __enter__(self) -> FuzzedNode:
         super().__enter__()
         self.errors = Errors()
         logging.getLogger().addHandler(self.errors)
@@ -113,19 +113,19 @@ class Fuzzed(InThread):
 
 
 @pytest.fixture(scope="module")
-def fuzzed(shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
+def fuzzed(shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedNode]:
     shared_redis.run("FLUSHALL")
     own = {"worker_gone_after": 0.2, "forget_after": 0.2, "transfer_timeout": 5.0}
     node = http_settings(
         shared_redis, tmp_path_factory.mktemp("fuzzed"), prefix="fuzzed", serve=own, timings={"pickup_timeout": 0.2}
     )
-    with Fuzzed(node) as one:
+    with FuzzedNode(node) as one:
         yield one
         # Nothing stopped: a true call is answered still.
         assert called(one) == b"Y"
 
 
-def called(node: Fuzzed) -> bytes:
+def called(node: FuzzedNode) -> bytes:
     """The answer to a call, with this test as the worker."""
 
     def work() -> None:
@@ -190,7 +190,7 @@ ours = st.tuples(
 @BOUNDED
 @given(st.one_of(st.tuples(methods, paths, tokens, headers, bodies), ours))
 def test_any_request_gets_an_answer_that_is_not_a_mistake_of_the_node(
-    fuzzed: Fuzzed, asked: tuple[str, str, str, dict[str, str], bytes]
+    fuzzed: FuzzedNode, asked: tuple[str, str, str, dict[str, str], bytes]
 ) -> None:
     method, path, token, headers, body = asked
     # It may be refused before it was sent.
@@ -228,14 +228,14 @@ def test_any_request_gets_an_answer_that_is_not_a_mistake_of_the_node(
         max_size=8,
     ).map(b"".join)
 )
-def test_any_bytes_end_with_their_connection(fuzzed: Fuzzed, data: bytes) -> None:
+def test_any_bytes_end_with_their_connection(fuzzed: FuzzedNode, data: bytes) -> None:
     fuzzed.send(data)
     fuzzed.works()
 
 
 @pytest.mark.parametrize("seed", [first_seed()])
 @pytest.mark.parametrize("token", ["caller", "worker", "nobody"])
-def test_requests_of_a_hostile_peer_end_with_their_connections(fuzzed: Fuzzed, token: str, seed: int) -> None:
+def test_requests_of_a_hostile_peer_end_with_their_connections(fuzzed: FuzzedNode, token: str, seed: int) -> None:
     paths = [
         *(
             "/v1/call?endpoint=maps%2Fa&timeout=0.05",
@@ -287,7 +287,7 @@ def masked(opcode: int, data: bytes, *, last: bool = True) -> bytes:
         max_size=10,
     )
 )
-def test_any_frames_of_a_worker_end_with_its_connection(fuzzed: Fuzzed, sent: list[bytes]) -> None:
+def test_any_frames_of_a_worker_end_with_its_connection(fuzzed: FuzzedNode, sent: list[bytes]) -> None:
     with fuzzed.in_hand() as request, socket.create_connection(fuzzed.address) as one:
         one.sendall(UPGRADE)
         assert one.recv(4096).startswith(b"HTTP/1.1 101 ")
@@ -311,7 +311,7 @@ def test_a_worker_that_sends_frames_and_reads_nothing_keeps_no_memory(redis: Red
         for endpoints in (["e", "maps/a"], [])
     ]
     frames.append(masked(2, json.dumps({"type": "response", "id": REQUEST}).encode() + b"\n"))
-    with Fuzzed(http_settings(redis, tmp_path)) as fuzzed, socket.socket() as one:
+    with FuzzedNode(http_settings(redis, tmp_path)) as fuzzed, socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.connect(fuzzed.address)
         one.sendall(UPGRADE)
@@ -335,7 +335,7 @@ def test_a_worker_that_sends_frames_and_reads_nothing_keeps_no_memory(redis: Red
 def test_floods_of_strangers_and_clients_keep_no_memory(redis: RedisServer, tmp_path: Path) -> None:
     grants = {**GRANTS, "worker": {"serve": ["*"], "most": 100}}
     node = http_settings(redis, tmp_path, grants=grants, serve={"forget_after": 0.2, "worker_gone_after": 0.2})
-    with Fuzzed(node) as fuzzed:
+    with FuzzedNode(node) as fuzzed:
 
         def flood(rounds: int) -> None:
             for number in range(rounds):

@@ -20,7 +20,7 @@ from tests.conftest import Vhost
 from tests.release.two_versions import KEYS, Answers, Caller, Version, last_answers
 
 #: No reply comes later than that, in seconds, whatever is exchanged.
-LATEST = 10.0
+LATEST_SECONDS = 10.0
 #: Says which process answered, and of which environment.
 WORKER = """
 import os, sys
@@ -83,7 +83,7 @@ class LivePool:
             try:
                 until(self.holds_orphan, what="a request that waits")
                 yield
-                assert caller.wait(timeout=LATEST) == 0
+                assert caller.wait(timeout=LATEST_SECONDS) == 0
             finally:
                 caller.kill()
 
@@ -147,7 +147,7 @@ def check_all_answered(answers: list[Answers], before: Version, after: Version) 
     Raises AssertionError.
     """
     for called in answers:
-        assert max(seconds for *_, seconds in called.lines) < LATEST
+        assert max(seconds for *_, seconds in called.lines) < LATEST_SECONDS
         # Each key had one worker of each kind, and the first one's successor
         kinds = {key: [Path(worker.split()[1]) for worker in seen] for key, seen in called.workers().items()}
         places = [before.environment.place, after.environment.place, before.environment.place]

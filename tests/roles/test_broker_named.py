@@ -31,7 +31,7 @@ pytestmark = pytest.mark.xdist_group("named")
 
 
 @dataclass
-class Named:
+class NamedBroker:
     """A set-up on a broker whose administrator and vhost have difficult names."""
 
     setup: LocalSetup
@@ -54,7 +54,7 @@ def broker(one_version: str, authority: Authority) -> Iterator[TlsBroker]:
 
 
 @pytest.fixture
-def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[Named]:
+def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[NamedBroker]:
     password, vhost = (f"{secrets.token_hex(4)} {AWKWARD}" for _ in range(2))
     admin = vhost.replace(":", "")
     instance = f"O'Brien & Søn's {secrets.token_hex(4)}"
@@ -66,7 +66,7 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
     variables["daemon_status_names"] = ["daemon.example"]
     setup = LocalSetup(tmp_path / "pool", os.environ, broker=address, variables=variables)
     users = Users.of("airports", instance)
-    yield Named(setup, broker, vhost, users, password)
+    yield NamedBroker(setup, broker, vhost, users, password)
     setup.close()
     present = {user["name"] for user in broker.management.get("users")}
     for name in present & {admin, *dataclasses.astuple(users)}:
@@ -76,7 +76,7 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
 
 
 def test_a_pool_with_awkward_names_on_a_named_broker_with_tls_runs_and_leaves_it_running(
-    named: Named, authority: Authority
+    named: NamedBroker, authority: Authority
 ) -> None:
     # Given a broker with the user that RabbitMQ makes by itself
     named.broker.management.put("users", "guest", body={"password": "guest", "tags": "administrator"})
@@ -113,7 +113,7 @@ def test_a_pool_with_awkward_names_on_a_named_broker_with_tls_runs_and_leaves_it
     assert named.broker.management.get("overview")
 
 
-def asked_by(named: Named, name: str) -> int:
+def asked_by(named: NamedBroker, name: str) -> int:
     """Status of the answer when the daemon is asked for by this name."""
     port = named.setup.ports["status"]
     connection = HTTPConnection("127.0.0.1", port)
@@ -124,7 +124,7 @@ def asked_by(named: Named, name: str) -> int:
         connection.close()
 
 
-def linted(named: Named) -> str:
+def linted(named: NamedBroker) -> str:
     """What `osrdyne lint` says of the broker to its administrator."""
     file = named.setup.directory / "admin.management"
     admin = f"{quote(named.broker.admin)}:{quote(named.broker.admin_password)}"
@@ -137,7 +137,7 @@ def linted(named: Named) -> str:
     return done.out.decode()
 
 
-def preflight_login(named: Named, authority: Authority) -> str:
+def preflight_login(named: NamedBroker, authority: Authority) -> str:
     """What the Pulumi program finds out about guest before it declares anything."""
     url = f"https://127.0.0.1:{named.broker.https_port}"
     broker = Management(url, named.broker.admin, named.broker.admin_password, str(authority.cacertfile))
@@ -146,7 +146,7 @@ def preflight_login(named: Named, authority: Authority) -> str:
 
 @pytest.mark.full
 def test_a_broker_that_does_not_answer_or_refuses_is_said_so_without_its_password(
-    named: Named, authority: Authority
+    named: NamedBroker, authority: Authority
 ) -> None:
     # Given an address where nothing listens
     named.setup.broker = "amqp://admin:secret-7@127.0.0.1:1/v"

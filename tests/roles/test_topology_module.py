@@ -31,7 +31,7 @@ def password_hash(password: str) -> str:
 
 
 @dataclass
-class Applied:
+class AppliedPool:
     """A pool on a vhost, and the means to apply it again."""
 
     vhost: Vhost
@@ -98,15 +98,15 @@ class Applied:
 
 
 @pytest.fixture
-def applied(vhost: Vhost) -> Iterator[Applied]:
+def applied(vhost: Vhost) -> Iterator[AppliedPool]:
     """A pool that is not applied yet, on an empty vhost."""
-    pool = Applied(vhost)
+    pool = AppliedPool(vhost)
     yield pool
     pool.close()
 
 
 def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run_makes_nothing(
-    applied: Applied,
+    applied: AppliedPool,
 ) -> None:
     # Given an empty vhost
     empty = applied.state()
@@ -132,7 +132,7 @@ def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run
     assert applied.state() == made
 
 
-def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied: Applied) -> None:
+def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied: AppliedPool) -> None:
     # Given a pool, beside it objects of somebody else whose names are near
     applied.run()
     pool, vhost, api = applied.pool, applied.vhost.name, applied.api
@@ -179,7 +179,7 @@ def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied:
     assert found == wanted
 
 
-def test_what_cannot_be_done_is_refused_with_what_to_do(applied: Applied) -> None:
+def test_what_cannot_be_done_is_refused_with_what_to_do(applied: AppliedPool) -> None:
     # Given a queue of another type under a name of the pool's
     orphan = f"{applied.pool}-orphan"
     classic = {"durable": True, "arguments": {"x-queue-type": "classic"}}
@@ -197,7 +197,7 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(applied: Applied) -> Non
     assert "nothing answers at http://127.0.0.1:1" in applied.run()["msg"]
 
 
-def test_a_user_that_serves_the_same_pool_in_another_vhost_keeps_its_password(applied: Applied) -> None:
+def test_a_user_that_serves_the_same_pool_in_another_vhost_keeps_its_password(applied: AppliedPool) -> None:
     # Given a pool of this name in another vhost of the broker
     elsewhere = f"{applied.vhost.name}-elsewhere"
     applied.api.add_vhost(elsewhere, applied.vhost.broker.admin)
@@ -215,7 +215,7 @@ def test_a_user_that_serves_the_same_pool_in_another_vhost_keeps_its_password(ap
         applied.api.delete("vhosts", elsewhere)
 
 
-def test_two_instances_of_a_pool_each_in_its_vhost_have_users_of_their_own(applied: Applied) -> None:
+def test_two_instances_of_a_pool_each_in_its_vhost_have_users_of_their_own(applied: AppliedPool) -> None:
     # Given one instance, in its vhost
     one = dataclasses.replace(applied, instance="alice")
     other = dataclasses.replace(applied, instance="bob's laptop")
@@ -240,7 +240,7 @@ def test_two_instances_of_a_pool_each_in_its_vhost_have_users_of_their_own(appli
         applied.api.delete("vhosts", elsewhere.name)
 
 
-def test_users_of_an_earlier_set_up_are_named_and_left_alone(applied: Applied) -> None:
+def test_users_of_an_earlier_set_up_are_named_and_left_alone(applied: AppliedPool) -> None:
     # Given a pool of a time when users' names had no instance
     applied.run()
     # When it is applied with one
@@ -256,9 +256,9 @@ def test_users_of_an_earlier_set_up_are_named_and_left_alone(applied: Applied) -
 
 
 @pytest.fixture
-def losing(losing_vhost: Vhost) -> Iterator[Applied]:
+def losing(losing_vhost: Vhost) -> Iterator[AppliedPool]:
     """A pool that is applied, on the version that loses queues."""
-    pool = Applied(losing_vhost)
+    pool = AppliedPool(losing_vhost)
     pool.run()
     yield pool
     pool.close()
@@ -266,7 +266,7 @@ def losing(losing_vhost: Vhost) -> Iterator[Applied]:
 
 @pytest.mark.full
 def test_queues_that_the_broker_lost_are_refused_with_advice_and_made_again_if_allowed(
-    losing: Applied,
+    losing: AppliedPool,
 ) -> None:
     api, broker, vhost = losing.api, losing.vhost.broker, losing.vhost.name
     orphan, poison, letters = (f"{losing.pool}-{end}" for end in ("orphan", "poison", "dl"))
@@ -303,7 +303,7 @@ def test_queues_that_the_broker_lost_are_refused_with_advice_and_made_again_if_a
 
 
 @pytest.mark.full
-def test_a_queue_that_is_made_again_gets_its_bindings_back(losing: Applied) -> None:
+def test_a_queue_that_is_made_again_gets_its_bindings_back(losing: AppliedPool) -> None:
     letters = f"{losing.pool}-dl"
     wanted = losing.state()
     lose(losing.vhost.broker, losing.vhost.name, letters)
@@ -316,7 +316,7 @@ def test_a_queue_that_is_made_again_gets_its_bindings_back(losing: Applied) -> N
     assert losing.state() == wanted
 
 
-def test_a_stream_that_the_broker_lost_is_refused_with_the_command_that_brings_it_back(losing: Applied) -> None:
+def test_a_stream_that_the_broker_lost_is_refused_with_the_command_that_brings_it_back(losing: AppliedPool) -> None:
     events = f"{losing.pool}-events"
     lose_stream(losing.vhost.broker, losing.vhost.name, events)
 
@@ -329,7 +329,7 @@ def test_a_stream_that_the_broker_lost_is_refused_with_the_command_that_brings_i
 
 
 def test_a_pool_of_an_earlier_version_gets_its_new_queues_and_limits_and_keeps_its_messages(
-    applied: Applied,
+    applied: AppliedPool,
 ) -> None:
     # Given a pool as it was before, with an orphan and a dead letter
     applied.run()
@@ -367,7 +367,7 @@ def test_a_pool_of_an_earlier_version_gets_its_new_queues_and_limits_and_keeps_i
     assert not applied.run()["changed"]
 
 
-def test_limits_of_users_and_vhost_are_set_and_a_vhosts_higher_limit_stays(applied: Applied) -> None:
+def test_limits_of_users_and_vhost_are_set_and_a_vhosts_higher_limit_stays(applied: AppliedPool) -> None:
     declared = topology(PoolSettings(applied.pool, applied.instance))
     # When a pool is applied
     applied.run()
@@ -394,9 +394,9 @@ def test_limits_of_users_and_vhost_are_set_and_a_vhosts_higher_limit_stays(appli
 
 
 def test_a_vhost_of_several_pools_gets_the_sum_and_a_pool_that_it_does_not_count_is_refused(
-    vhost: Vhost, applied: Applied
+    vhost: Vhost, applied: AppliedPool
 ) -> None:
-    second = Applied(vhost)
+    second = AppliedPool(vhost)
     try:
         applied.run()
         before = second.state()
@@ -415,5 +415,5 @@ def test_a_vhost_of_several_pools_gets_the_sum_and_a_pool_that_it_does_not_count
         second.close()
 
 
-def limits_of(applied: Applied) -> dict[str, int]:
+def limits_of(applied: AppliedPool) -> dict[str, int]:
     return dict(applied.api.get("vhost-limits", applied.vhost.name)[0]["value"])

@@ -15,7 +15,7 @@ from pika import spec
 from osrdyne_amqp import Connection, Message
 from osrdyne_amqp.address import virtual_host
 from osrdyne_amqp.codec.frames import read_properties
-from osrdyne_amqp.codec.table import Malformed, read_table
+from osrdyne_amqp.codec.table import MalformedTable, read_table
 from osrdyne_amqp.codec.table_writing import write_table
 from osrdyne_amqp.connecting import opening, tls
 from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
@@ -34,7 +34,7 @@ TABLE = write_table({"x-status": "ok", "n": {"l": [1, True, None, "é", b"\xff"]
 @FUZZ
 @given(st.binary(max_size=200) | mutated(TABLE))
 def test_a_table_is_read_or_malformed(data: bytes) -> None:
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedTable):
         table, stop = read_table(data)
         assert 0 <= stop <= len(data)
         with contextlib.suppress(Unencodable):
@@ -54,7 +54,7 @@ def test_any_table_is_written_and_read_back_or_refused(table: dict[str, Any]) ->
 @given(st.binary(max_size=200) | mutated(header_payload(PROPERTIES)))
 def test_properties_are_read_or_malformed(data: bytes) -> None:
     for with_headers in (True, False):
-        with contextlib.suppress(Malformed):
+        with contextlib.suppress(MalformedTable):
             read_properties(data, with_headers=with_headers)
 
 

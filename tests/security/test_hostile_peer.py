@@ -20,7 +20,7 @@ from osrdyne_client import Client
 from osrdyne_client.errors import ConnectionLost, ReplyAddressLost
 from osrdyne_pipeline.source.datasource import StreamBatchReader
 from osrdyne_pipeline.source.options import SourceOptions
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.hostile import amqp_1_0, frames, http
 from testbed.hostile.chance import NAMES, drawn
 from testbed.hostile.sending import ask, send_frames, send_messages
@@ -115,7 +115,7 @@ def assert_unharmed(daemon: DaemonProcess) -> None:
     assert osrdyne("status", "--url", daemon.url).code == 0
 
 
-def inventory(pool: Pool, directory: Path) -> Done:
+def inventory(pool: Pool, directory: Path) -> CommandResult:
     uri = directory / "operator.uri"
     uri.write_text(pool.uri(pool.users.operator))
     return osrdyne("poison", "list", "--pool", "core", "--broker-file", str(uri), "--json")

@@ -15,7 +15,7 @@ from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked
 from osrdyne_pool.topology import Permission
 from simulation import virtual_time
-from simulation.model import Confirming, ModelBroker, history
+from simulation.model import ConfirmTiming, ModelBroker, history
 from simulation.model.broker import Version
 from simulation.model.programs import ALL
 from simulation.model.programs.bench import QUORUM, Inbox, until
@@ -83,7 +83,7 @@ def _note(order: list[int], number: int, _: object) -> None:
 
 def test_confirms_come_out_of_order_and_for_several_at_once() -> None:
     async def program(broker: ModelBroker) -> tuple[list[int], bool]:
-        broker.confirming = Confirming(delay=Range(0.0, 0.05), multiple=0.5)
+        broker.confirming = ConfirmTiming(delay=Range(0.0, 0.05), multiple=0.5)
         channel = await channel_on(broker)
         order: list[int] = []
         settled: list[bool] = []

@@ -19,7 +19,7 @@ from osrdyne_amqp.errors import BrokerError
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events, headers
 from simulation import virtual_time
-from simulation.model import Confirming
+from simulation.model import ConfirmTiming
 from simulation.model.broker import Version
 from simulation.model.programs.bench import QUORUM, Inbox
 from simulation.model.programs.model_bench import ModelBench
@@ -83,13 +83,13 @@ class Place:
 
     async def lose_a_look(self) -> None:
         """Let the daemon's connection end while it has requests in hand."""
-        self.bench.broker.confirming = Confirming(delay=Range(1.0, 1.0), multiple=0.0)
+        self.bench.broker.confirming = ConfirmTiming(delay=Range(1.0, 1.0), multiple=0.0)
         took = asyncio.ensure_future(self.take())
         await asyncio.sleep(0.5)
         await self.connection.close()
         with pytest.raises(BrokerError):
             await took
-        self.bench.broker.confirming = Confirming()
+        self.bench.broker.confirming = ConfirmTiming()
 
     async def start_again(self) -> None:
         """Let the row of failed starts end, and forward its orphans to their queue."""
@@ -363,7 +363,7 @@ def test_after_a_look_in_the_same_session_one_delivery_at_one_start_shows_a_work
 def test_it_ends_once_requests_are_not_refused_any_more(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put(*(str(number) for number in range(100)))
-        place.bench.broker.confirming = Confirming(delay=Range(1.0, 1.0), multiple=0.0)
+        place.bench.broker.confirming = ConfirmTiming(delay=Range(1.0, 1.0), multiple=0.0)
         took = asyncio.ensure_future(place.take())
         await asyncio.sleep(5.5)
         place.state.groups.attempts.clear()
@@ -379,7 +379,7 @@ def test_it_ends_once_requests_are_not_refused_any_more(version: Version) -> Non
 def test_few_are_in_hand_at_once(version: Version) -> None:
     async def program(place: Place) -> None:
         await place.put(*(str(number) for number in range(40)))
-        place.bench.broker.confirming = Confirming(delay=Range(1.0, 1.0), multiple=0.0)
+        place.bench.broker.confirming = ConfirmTiming(delay=Range(1.0, 1.0), multiple=0.0)
         took = asyncio.ensure_future(place.take())
         await asyncio.sleep(2.5)
         assert (await place.channel.declare_queue(place.queue, passive=True)).ready >= 36 - 2

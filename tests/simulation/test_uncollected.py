@@ -10,7 +10,7 @@ import pytest
 from simulation.relay.checker import check
 from simulation.relay.processes import WORKERS
 from simulation.relay.scenario import SERVERS, CallPlan, Kind, scenario
-from simulation.relay.world import Ended, Run, World
+from simulation.relay.world import CallResult, Run, World
 
 #: A seed of the kind in which nothing goes wrong.
 QUIET = 7
@@ -33,6 +33,6 @@ def test_a_call_may_be_uncollected_only_while_no_worker_is_free(
         # One worker ends its work, and gets the next request later.
         world.runs[0].ended = free[0]
         world.runs.append(Run(plans[0].number, "server 0", free[1], ended=100.0))
-    world.ended[CALL.number] = Ended(CALL.at + CALL.pickup_timeout, "NotCollected")
+    world.ended[CALL.number] = CallResult(CALL.at + CALL.pickup_timeout, "NotCollected")
     said = [text for text in check(world).broken if text.startswith(f"call {CALL.number} ")]
     assert bool(said) is wrong

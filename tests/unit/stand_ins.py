@@ -339,7 +339,7 @@ def refuse(*pairs: tuple[str, str], error: BrokerError | Exception) -> Callable[
     return on
 
 
-class Settled(MemoryLimit):
+class SettledDeliveries(MemoryLimit):
     """Deliveries of which the tags that were acknowledged are kept."""
 
     def __init__(self) -> None:
@@ -354,7 +354,7 @@ class Settled(MemoryLimit):
 
 
 @dataclass
-class Sent:
+class SentMessage:
     """One publish that reached the stand-in broker."""
 
     exchange: str
@@ -368,8 +368,8 @@ class StandInPublisher(Publisher):
 
     def __init__(self) -> None:
         #: Every try, in order.
-        self.sent: list[Sent] = []
-        self.confirmed: list[Sent] = []
+        self.sent: list[SentMessage] = []
+        self.confirmed: list[SentMessage] = []
         #: Seconds until a message leaves, and from then until its confirm.
         self.wait = 0.0
         self.delay = LATENCY_SECONDS
@@ -380,14 +380,14 @@ class StandInPublisher(Publisher):
         #: Reply addresses whose caller is gone.
         self.gone: set[str] = set()
 
-    def sent_to(self, exchange: str, routing_key: str) -> list[Sent]:
+    def sent_to(self, exchange: str, routing_key: str) -> list[SentMessage]:
         return [message for message in self.sent if (message.exchange, message.routing_key) == (exchange, routing_key)]
 
     async def publish(
         self, exchange: str, routing_key: str | bytes, body: bytes, properties: Properties | Callable[[], Properties]
     ) -> None:
         await asyncio.sleep(self.wait)
-        sent = Sent(exchange, routing_key, body, properties() if callable(properties) else properties)
+        sent = SentMessage(exchange, routing_key, body, properties() if callable(properties) else properties)
         self.sent.append(sent)
         await asyncio.sleep(self.delay)
         error = self.answers.pop(0) if self.answers else self.refusing.get((exchange, str(routing_key)))

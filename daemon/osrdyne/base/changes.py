@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Keyed(UserDict[str, T]):
+class KeyedValues(UserDict[str, T]):
     """One value for each key, with waiting for a single key: a change wakes only the tasks that wait for its key."""
 
     def __init__(self) -> None:

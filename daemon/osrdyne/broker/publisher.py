@@ -28,7 +28,7 @@ class MessageRefused(DaemonError):
     """The broker, or AMQP itself, cannot take this message."""
 
 
-class _Blocked(Exception):
+class _ConnectionBlocked(Exception):
     """The broker has blocked the connection before a message left."""
 
 
@@ -106,7 +106,7 @@ class Publisher:
     ) -> T:
         def leave(channel: Channel) -> asyncio.Future[T]:
             if self._connection.blocked:
-                raise _Blocked
+                raise _ConnectionBlocked
             return publish(channel)
 
         while True:
@@ -114,7 +114,7 @@ class Publisher:
             lanes = await self._open()
             try:
                 return await self._confirmed(lanes.publish(destination, leave))
-            except _Blocked:
+            except _ConnectionBlocked:
                 continue
 
     async def _confirmed(self, confirm: asyncio.Future[T]) -> T:

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from osrdyne.state.tracker import Status, Wanted
+from osrdyne.state.tracker import KeyTarget, Status
 from osrdyne.state.values import Phase, QueueState, QueueTotals
 from osrdyne_runtime.retry import back_off
 
@@ -46,7 +46,7 @@ NOTHING = QueuePlan()
 
 
 def plan(
-    wanted: Wanted | None,
+    wanted: KeyTarget | None,
     queue: QueueState,
     *,
     group_gone: bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import UserDict
 from dataclasses import replace
 
-from osrdyne.base.changes import Changes, Keyed
+from osrdyne.base.changes import Changes, KeyedValues
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.state.delivery_history import DeliveryHistory
 from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState
@@ -15,7 +15,7 @@ from osrdyne_protocol import events
 _MOST_WORKERS = 100
 
 
-class QueuesByKey(Keyed[QueueState]):
+class QueuesByKey(KeyedValues[QueueState]):
     """What is known of request queues; the queue loop writes it."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KeyTarget:
     """What should be true of one key."""
 
     status: Status
@@ -44,7 +44,7 @@ class TargetTracker:
     def __init__(self, delays: Callable[[str], Delays]) -> None:
         self._delays = delays
         self._generation = 0
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, KeyTarget] = {}
         self._deadlines: list[tuple[float, str]] = []
         #: Of keys with spans in which they are kept again: the last activity, and when to look at its spans next.
         self._last: dict[str, float] = {}
@@ -62,7 +62,7 @@ class TargetTracker:
         return self._generation
 
     @property
-    def wanted(self) -> Mapping[str, Wanted]:
+    def wanted(self) -> Mapping[str, KeyTarget]:
         """The target's keys as they are now; not to be changed."""
         return self._wanted
 
@@ -96,11 +96,11 @@ class TargetTracker:
         current = self._wanted.get(key)
         if current is not None and current.status is Status.ACTIVE and not found_unbound:
             if until > current.until:
-                self._put(key, Wanted(Status.ACTIVE, current.generation, until))
+                self._put(key, KeyTarget(Status.ACTIVE, current.generation, until))
             return current.generation
         if current is not None and current.status is Status.ACTIVE:
             until = max(until, current.until)
-        self._put(key, Wanted(Status.ACTIVE, self._changed(key), until))
+        self._put(key, KeyTarget(Status.ACTIVE, self._changed(key), until))
         return self._generation
 
     def _look_again(self, key: str, due: float) -> None:
@@ -126,7 +126,7 @@ class TargetTracker:
         """Let the delays of an activity count from now on: the span that the key was kept for has served."""
         current = self._wanted.get(key)
         if current is not None and current.until == self._spans.pop(key, None) and until < current.until:
-            self._put(key, Wanted(current.status, current.generation, until))
+            self._put(key, KeyTarget(current.status, current.generation, until))
             # The clock, which waits for the end of the span, has to look earlier.
             self.changes.add(key)
 
@@ -165,7 +165,7 @@ class TargetTracker:
                 continue  # renewed since: a later heap entry replaces this one
             if current.status is Status.ACTIVE:
                 # Counted from when the step was due, so that a late call does not lengthen the key's life.
-                self._put(key, Wanted(Status.UNBOUND, self._changed(key), until + self._delays(key).stop_delay))
+                self._put(key, KeyTarget(Status.UNBOUND, self._changed(key), until + self._delays(key).stop_delay))
             else:
                 self._drop(key)
             changed.append(key)
@@ -210,7 +210,7 @@ class TargetTracker:
         """Return the monotonic time at which `advance` may have something to do; None when there is nothing."""
         return min((heap[0][0] for heap in (self._deadlines, self._agains) if heap), default=None)
 
-    def _put(self, key: str, wanted: Wanted) -> None:
+    def _put(self, key: str, wanted: KeyTarget) -> None:
         self._wanted[key] = wanted
         heapq.heappush(self._deadlines, (wanted.until, key))
         if len(self._deadlines) > 64 + 4 * len(self._wanted):

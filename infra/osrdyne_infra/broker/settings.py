@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from osrdyne_infra.checks import Filled, Image, Quantity, Wrong, choice, integer
+from osrdyne_infra.checks import Filled, Image, InvalidValue, Quantity, choice, integer
 from osrdyne_infra.cluster.settings import Resources
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -17,7 +17,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 def plain(value: object) -> str:
     """Return a text that may stand in a line of RabbitMQ's configuration file, where some characters mean something."""
     if not isinstance(value, str) or not _PLAIN.fullmatch(value):
-        raise Wrong("holds other characters than letters, digits, - and _, which rabbitmq.conf may read otherwise")
+        raise InvalidValue(
+            "holds other characters than letters, digits, - and _, which rabbitmq.conf may read otherwise"
+        )
     return value
 
 
@@ -42,7 +44,7 @@ class BrokerDeployment(StrictModel):
     def _number_of_nodes(self) -> Self:
         """A StatefulSet of ours has one node, and an even number of nodes has no majority."""
         if self.kind == "statefulset" and self.replicas != 1:
-            raise Wrong("is more than 1, for which kind has to be cluster-operator", ".replicas")
+            raise InvalidValue("is more than 1, for which kind has to be cluster-operator", ".replicas")
         if self.replicas % 2 == 0:
-            raise Wrong("is even; of nodes that decide by majority give 1, 3 or 5", ".replicas")
+            raise InvalidValue("is even; of nodes that decide by majority give 1, 3 or 5", ".replicas")
         return self

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Check, Count, Filled, Flag, Image, Namespace, Network, Quantity, Text, Wrong
+from osrdyne_infra.checks import Check, Count, Filled, Flag, Image, InvalidValue, Namespace, Network, Quantity, Text
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -22,7 +22,7 @@ _VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*", re.ASCII)
 def _duration(value: object) -> float:
     seconds = parse_seconds(value)
     if seconds == 0:
-        raise Wrong("must be longer than 0 seconds")
+        raise InvalidValue("must be longer than 0 seconds")
     return seconds
 
 
@@ -60,7 +60,9 @@ def _places(value: object) -> tuple[str, ...] | str:
 def _environment(given: dict[str, str]) -> dict[str, str]:
     for name in given:
         if name.startswith(_OURS) or not _VARIABLE.fullmatch(name):
-            raise Wrong(f"cannot name a variable; those that begin with {_OURS} are set for each worker", f".{name}")
+            raise InvalidValue(
+                f"cannot name a variable; those that begin with {_OURS} are set for each worker", f".{name}"
+            )
     return given
 
 
@@ -69,10 +71,10 @@ def _fields(*ours: str) -> Check:
 
     def check(value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Wrong(f"{value!r} is not a table of fields as Kubernetes has them")
+            raise InvalidValue(f"{value!r} is not a table of fields as Kubernetes has them")
         for name in value:
             if name in ours:
-                raise Wrong(f"is made from other settings; leave out {', '.join(ours)}", f".{name}")
+                raise InvalidValue(f"is made from other settings; leave out {', '.join(ours)}", f".{name}")
         return value
 
     return check
@@ -197,7 +199,9 @@ class WorkerSettings(StrictModel):
     def _fits_its_autoscaling(self) -> Self:
         for name, kinds in _FOR.items():
             if name in self.model_fields_set and self.autoscaling not in kinds:
-                raise Wrong(f"is for autoscaling {' or '.join(kinds)}, and this is {self.autoscaling}", f".{name}")
+                raise InvalidValue(
+                    f"is for autoscaling {' or '.join(kinds)}, and this is {self.autoscaling}", f".{name}"
+                )
         if self.autoscaling == "hpa" and "cpu" not in self.resources.get("requests", {}):
-            raise Wrong("has no cpu, of which autoscaling hpa needs a share", ".resources.requests")
+            raise InvalidValue("has no cpu, of which autoscaling hpa needs a share", ".resources.requests")
         return self

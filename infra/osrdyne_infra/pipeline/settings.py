@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Filled, Image, Quantity, Wrong
+from osrdyne_infra.checks import Filled, Image, InvalidValue, Quantity
 from osrdyne_infra.cluster.settings import PullPolicy, Resources
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -18,7 +18,7 @@ _MEMORY = re.compile(r"[1-9][0-9]*[mg]", re.ASCII | re.IGNORECASE)
 
 def _memory(value: object) -> str:
     if not _MEMORY.fullmatch(checks.filled(value)):
-        raise Wrong(f"{value!r} is not a size such as 512m or 2g")
+        raise InvalidValue(f"{value!r} is not a size such as 512m or 2g")
     return str(value)
 
 

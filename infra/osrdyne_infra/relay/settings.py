@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Filled, Image, Text, Wrong
+from osrdyne_infra.checks import Filled, Image, InvalidValue, Text
 from osrdyne_infra.cluster.settings import PullPolicy, Resources
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.http.access import Access, Grant
@@ -93,33 +93,33 @@ class RelayPlace(StrictModel):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.clients_cacertfile and not self.certificate:
-            raise Wrong("needs `certificate`: without TLS, no client shows one", ".clients_cacertfile")
+            raise InvalidValue("needs `certificate`: without TLS, no client shows one", ".clients_cacertfile")
         for table, ours in _OURS.items():
             for name in _table(self.settings, table):
                 if name in ours:
-                    raise Wrong("is made from other settings; leave it out", f".settings.{table}.{name}")
+                    raise InvalidValue("is made from other settings; leave it out", f".settings.{table}.{name}")
         if not self.certificate and not self.settings.get("serve", {}).get("plain_http"):
             problem = "is missing; give it, or set settings.serve.plain_http where a proxy before the nodes has TLS"
-            raise Wrong(problem, ".certificate")
+            raise InvalidValue(problem, ".certificate")
         self._check_streams()
         try:
             RelaySettings.from_mapping(self.node_settings())
         except SettingsError as error:
-            raise Wrong(error.problem, error.path.replace("relay.", ".settings.", 1)) from None
+            raise InvalidValue(error.problem, error.path.replace("relay.", ".settings.", 1)) from None
         try:
             Access({name: Grant.from_mapping(client, path=name) for name, client in self.clients.items()})
         except SettingsError as error:
-            raise Wrong(error.problem, f".clients.{error.path}") from None
+            raise InvalidValue(error.problem, f".clients.{error.path}") from None
         except ValueError as error:
-            raise Wrong(str(error), ".clients") from None
+            raise InvalidValue(str(error), ".clients") from None
         return self
 
     def _check_streams(self) -> None:
         if "directory" in _table(self.settings, "streams"):
             problem = "is not a place that all pods have; use a bucket: streams.s3"
-            raise Wrong(problem, ".settings.streams.directory")
+            raise InvalidValue(problem, ".settings.streams.directory")
         if self.streams_cacertfile and not self.bucket:
-            raise Wrong("is for data streams in a bucket: give settings.streams.s3, too", ".streams_cacertfile")
+            raise InvalidValue("is for data streams in a bucket: give settings.streams.s3, too", ".streams_cacertfile")
 
     @property
     def bucket(self) -> str | None:

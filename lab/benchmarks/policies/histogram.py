@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchmarks.policies.outcome import Kept
+from benchmarks.policies.outcome import KeepTimes
 from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
 from osrdyne_pipeline.recommendation.policies import HEAD, MARGIN, RANGE_MINUTES, REPRESENTATIVE, TAIL
 
@@ -22,7 +22,7 @@ OUT_OF_BOUNDS = 0.5
 FORECAST_FROM = 50
 
 
-def hybrid_histogram(calls: Calls) -> Kept:
+def hybrid_histogram(calls: Calls) -> KeepTimes:
     """Return for each stretch from when to when after its end the group is kept, as known at its end."""
     pause, keep = np.zeros(len(calls.key)), np.full(len(calls.key), RANGE_MINUTES * 60.0)
     edges = np.searchsorted(calls.key, np.arange(len(calls.keys) + 1))
@@ -31,7 +31,7 @@ def hybrid_histogram(calls: Calls) -> Kept:
             pause[low:high], keep[low:high] = _key(
                 calls.begin[low + 1 : high] - calls.end[low : high - 1], calls.requests[low:high]
             )
-    return Kept(pause, keep)
+    return KeepTimes(pause, keep)
 
 
 def _key(idle: Floats, requests: Integers) -> tuple[Floats, Floats]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from osrdyne_jobs import states
 from simulation.jobs.observer import Job, Run, Where
-from simulation.jobs.scenario import Do, Kind
+from simulation.jobs.scenario import HandlerAction, Kind
 from simulation.jobs.world import Outcome
 
 
@@ -188,7 +188,12 @@ def _exact(outcome: Outcome, jobs: list[Job]) -> Iterator[str]:
     plans = outcome.handlers.plans
     for job in jobs:
         plan = plans[outcome.watch.number_of[job.id]]
-        if job.coalesce or plan.cancel_after is not None or plan.do is Do.HANG or job.id in outcome.ledger.redo_asked:
+        if (
+            job.coalesce
+            or plan.cancel_after is not None
+            or plan.do is HandlerAction.HANG
+            or job.id in outcome.ledger.redo_asked
+        ):
             continue
         expected = min(plan.fails + 1, job.max_attempts)
         runs = [run for run in _runs_of(outcome, job) if run.outcome != states.CANCELLED]

@@ -12,7 +12,7 @@ from functools import partial
 from sqlalchemy import text
 
 from osrdyne_jobs import JobCancelled, Run
-from simulation.jobs.scenario import Do, Plan
+from simulation.jobs.scenario import HandlerAction, Plan
 from simulation.jobs.scheduler import Scheduler
 
 _EFFECT = text("INSERT INTO simulated_effect (type, resource, token, last) VALUES (:type, :resource, :token, :last)")
@@ -80,9 +80,9 @@ class Handlers:
         self.scheduler.note(f"handler of {run.type} {run.resource}: run {run.token}, job {run.job}, {plan.do.value}")
         self._effect(run, last=False)
         mended = plan.number in self.mended
-        if plan.do is Do.UNTIL_CANCELLED:
+        if plan.do is HandlerAction.UNTIL_CANCELLED:
             self._work(run, 1e9, listens=True)
-        elif plan.do is Do.HANG and run.attempt == 1 and not mended:
+        elif plan.do is HandlerAction.HANG and run.attempt == 1 and not mended:
             self.scheduler.after(HANG_SECONDS, partial(self.scheduler.kill, self.scheduler.me().process))
             self._work(run, 1e9, listens=False)
         self._work(run, plan.work, listens=plan.listens)

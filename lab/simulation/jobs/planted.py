@@ -17,7 +17,7 @@ from osrdyne_jobs import states, worker
 from osrdyne_jobs.database.engines import now
 from osrdyne_jobs.database.tables import job, lock, run
 from osrdyne_jobs.store import history, outcomes, registration, running, scans, sql
-from osrdyne_jobs.store.records import Grip, Hint
+from osrdyne_jobs.store.records import Hint, RunLock
 
 #: Where mistakes are planted: the modules of the store, and a class of the worker.
 PLACES = (history, outcomes, registration, running, scans, sql, worker._Leases)
@@ -33,17 +33,17 @@ def _of(table: Any, type: str, resource: str) -> Any:  # noqa: A002
 
 
 def _finish_without_fence() -> Patches:
-    def give_back(connection: Connection, grip: Grip) -> None:
-        connection.execute(delete(lock).where(lock.c.run_id == grip.token))
+    def give_back(connection: Connection, run_lock: RunLock) -> None:
+        connection.execute(delete(lock).where(lock.c.run_id == run_lock.token))
 
-    def go_on(connection: Connection, grip: Grip, outcome: str, reason: str | None = None, **_: Any) -> None:
-        running.finish(connection, grip, outcome, reason)
+    def go_on(connection: Connection, run_lock: RunLock, outcome: str, reason: str | None = None, **_: Any) -> None:
+        running.finish(connection, run_lock, outcome, reason)
 
     return {"_give_back": give_back, "go_on": go_on}
 
 
 def _transaction_without_fence() -> Patches:
-    return {"hold": lambda connection, grip: None}
+    return {"hold": lambda connection, run_lock: None}
 
 
 def _never_cast_again() -> Patches:
@@ -93,7 +93,7 @@ def _failed_starve() -> Patches:
 
 def _cancel_not_heard() -> Patches:
     renew = running.renew
-    return {"renew": lambda connection, grips, lease: (renew(connection, grips, lease)[0], set())}
+    return {"renew": lambda connection, run_locks, lease: (renew(connection, run_locks, lease)[0], set())}
 
 
 def _cancel_forgotten() -> Patches:
@@ -112,8 +112,10 @@ def _left_running() -> Patches:
 
 
 def _never_renewed() -> Patches:
-    def renew(connection: Connection, grips: Collection[Grip], lease: float) -> tuple[set[Grip], set[Grip]]:
-        return set(grips), set()
+    def renew(
+        connection: Connection, run_locks: Collection[RunLock], lease: float
+    ) -> tuple[set[RunLock], set[RunLock]]:
+        return set(run_locks), set()
 
     return {"renew": renew}
 
@@ -133,8 +135,8 @@ def _newest_first() -> Patches:
 
 
 def _one_job_a_run() -> Patches:
-    def claim(connection: Connection, grip: Grip, first: Any, *of: str) -> Any:
-        return _claim(connection, grip, SimpleNamespace(id=first.id, coalesce=False), *of)  # type: ignore[arg-type]
+    def claim(connection: Connection, run_lock: RunLock, first: Any, *of: str) -> Any:
+        return _claim(connection, run_lock, SimpleNamespace(id=first.id, coalesce=False), *of)  # type: ignore[arg-type]
 
     return {"_claim": claim}
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_jobs import JobClient, JobWorker, NoAnswer, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState
 from osrdyne_jobs.store import administration
 from osrdyne_worker import Request, Requeue
-from simulation.jobs.scenario import LOAD_SECONDS, TYPES, Do, Plan
+from simulation.jobs.scenario import LOAD_SECONDS, TYPES, HandlerAction, Plan
 from simulation.jobs.scheduler import Process
 from simulation.jobs.threads import Event
 from simulation.jobs.watch import LEASE_SECONDS
@@ -179,7 +179,7 @@ def _cancel(world: World, plan: Plan) -> None:
         for number in world.watch.ids_of(plan.number):
             if number not in world.ledger.cancel_taken:
                 _cancel_job(world, client, number)
-        if plan.do is not Do.UNTIL_CANCELLED:
+        if plan.do is not HandlerAction.UNTIL_CANCELLED:
             return
         world.scheduler.sleep(10)
 

@@ -29,7 +29,7 @@ class Kind(Enum):
     STORM = "storm"
 
 
-class Do(Enum):
+class HandlerAction(Enum):
     """What the handler of a job does in the end."""
 
     RETURN = "return"
@@ -50,7 +50,7 @@ class Plan:
     client: int
     type: str
     resource: str
-    do: Do
+    do: HandlerAction
     #: Seconds of the handler's work.
     work: float
     #: Attempts that raise.
@@ -148,11 +148,11 @@ def _jobs(chance: random.Random, kind: Kind) -> tuple[Plan, ...]:
 
 def _job(chance: random.Random, kind: Kind, number: int, at: float, resource: str, merged: float) -> Plan:
     weights = (70, 20, 4, 6 if kind is not Kind.CALM else 0)
-    do = chance.choices(list(Do), weights=weights)[0]
+    do = chance.choices(list(HandlerAction), weights=weights)[0]
     merges = chance.random() < merged
-    if merges and do is Do.UNTIL_CANCELLED:
-        do = Do.RETURN  # its run would do other jobs, too, which are not cancelled
-    cancelled = do is Do.UNTIL_CANCELLED or chance.random() < 0.1
+    if merges and do is HandlerAction.UNTIL_CANCELLED:
+        do = HandlerAction.RETURN  # its run would do other jobs, too, which are not cancelled
+    cancelled = do is HandlerAction.UNTIL_CANCELLED or chance.random() < 0.1
     return Plan(
         number=number,
         at=at,
@@ -161,8 +161,8 @@ def _job(chance: random.Random, kind: Kind, number: int, at: float, resource: st
         resource=resource,
         do=do,
         work=chance.choice((chance.uniform(0, 1), chance.uniform(0, 8), chance.uniform(0, 8), chance.uniform(30, 60))),
-        fails=chance.choice((1, 1, 2, ATTEMPTS)) if do is Do.RAISE else 0,
-        listens=do is Do.UNTIL_CANCELLED or chance.random() < 0.7,
+        fails=chance.choice((1, 1, 2, ATTEMPTS)) if do is HandlerAction.RAISE else 0,
+        listens=do is HandlerAction.UNTIL_CANCELLED or chance.random() < 0.7,
         outbox=chance.random() < 0.2,
         cancel_after=chance.uniform(0, 30) if cancelled else None,
         redone=chance.random() < 0.5,

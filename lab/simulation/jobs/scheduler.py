@@ -21,7 +21,7 @@ SHORT_STEP, LONG_STEP = 0.01, 0.5
 LONG_STEPS = 0.05
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process of this thread is gone. No code of the product catches it for good."""
 
 
@@ -104,13 +104,13 @@ class Scheduler:
     def thread(self, process: Process, name: str, target: Callable[[], object]) -> Thread:
         """Start a thread. It begins at a step of its own, not within this call."""
         if not process.alive:
-            raise Killed
+            raise ProcessKilled
         made = Thread(name, process)
 
         def body() -> None:
             try:
                 target()
-            except Killed:
+            except ProcessKilled:
                 return
             except Exception as error:  # noqa: BLE001 - it is a finding, and the others go on
                 self.errors.append(f"{process.name}, thread {name}: {type(error).__name__}: {error}")
@@ -128,7 +128,7 @@ class Scheduler:
         self.note(f"{process.name} is gone")
         for thread in process.threads:
             if thread.greenlet:  # it has begun, and has not ended
-                self._switch(thread, Killed)
+                self._switch(thread, ProcessKilled)
         for call in process.at_end:
             call()
         process.threads.clear()
@@ -164,7 +164,7 @@ class Scheduler:
         """End the process of this thread."""
         self._doomed.append(self._mine().process)
         self._hub.switch()
-        raise Killed
+        raise ProcessKilled
 
     def sleep(self, seconds: float) -> None:
         self.may_end("sleep")
@@ -224,7 +224,7 @@ class Scheduler:
     def _mine(self) -> Thread:
         assert self.current is not None, "only a simulated thread may wait"
         if not self.current.process.alive:
-            raise Killed
+            raise ProcessKilled
         return self.current
 
     def _duration(self) -> float:

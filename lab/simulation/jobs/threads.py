@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from osrdyne_jobs import redo, worker
-from simulation.jobs.scheduler import Killed, Scheduler, Thread
+from simulation.jobs.scheduler import ProcessKilled, Scheduler, Thread
 
 Future = concurrent.futures.Future[Any]
 
@@ -154,7 +154,7 @@ class Executor:
         self._free.acquire()
         try:
             result = call(*arguments)
-        except Killed:
+        except ProcessKilled:
             raise
         except BaseException as error:  # noqa: BLE001 - as ThreadPoolExecutor does
             future.set_exception(error)

@@ -13,6 +13,6 @@ all that happened. `programs` show that all of this is true: real brokers answer
 from simulation.model.broker import ModelBroker
 from simulation.model.history import Event, History, QueueAtDeletion
 from simulation.model.management import ModelManagement
-from simulation.model.timing import Confirming, Timing
+from simulation.model.timing import ConfirmTiming, Timing
 
-__all__ = ["Confirming", "Event", "History", "ModelBroker", "ModelManagement", "QueueAtDeletion", "Timing"]
+__all__ = ["ConfirmTiming", "Event", "History", "ModelBroker", "ModelManagement", "QueueAtDeletion", "Timing"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from simulation.model import history
-from simulation.model.entries import Consumer, Entry, Held
+from simulation.model.entries import Consumer, Entry, UnsettledDelivery
 from simulation.model.message import Message
 from simulation.model.policies import Rules
 from simulation.model.samples import Samples
@@ -49,7 +49,7 @@ class Contents:
         self.unserved_since = self.made_at
         #: from when until when it last had no consumer, before the ones that it has or last had
         self.unserved_before = (self.made_at, self.made_at)
-        self.unacked: dict[Entry, Held] = {}
+        self.unacked: dict[Entry, UnsettledDelivery] = {}
         #: dead letters that the target has not confirmed yet
         self.dead_lettering: dict[Entry, str] = {}
         self.samples = Samples()

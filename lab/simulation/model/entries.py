@@ -53,7 +53,7 @@ class Consumer:
         self.suspended = False
 
 
-class Held:
+class UnsettledDelivery:
     """A delivery that is not settled yet."""
 
     __slots__ = ("acquired_at", "consumer", "entry", "queue", "tag", "taken_back")

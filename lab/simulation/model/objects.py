@@ -20,7 +20,7 @@ from simulation.model.policies import effective, rules
 from simulation.model.queue import Queue
 from simulation.model.routing import Exchange, Routing
 from simulation.model.stream import Stream
-from simulation.model.timing import Confirming, Range, Timing
+from simulation.model.timing import ConfirmTiming, Range, Timing
 
 Version = Literal["4.0", "4.3"]
 
@@ -32,7 +32,7 @@ class Objects:
         self.rng = rng
         self.version = version
         self.history = History() if history is None else history
-        self.confirming = Confirming()
+        self.confirming = ConfirmTiming()
         self.timing = timing or Timing()
         self.default_queue_type = "quorum"
         self.loop = asyncio.get_running_loop()

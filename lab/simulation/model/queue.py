@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.model import history
 from simulation.model.contents import Contents
-from simulation.model.entries import CHANNEL, REJECT, TIMEOUT, Consumer, Entry, Held
+from simulation.model.entries import CHANNEL, REJECT, TIMEOUT, Consumer, Entry, UnsettledDelivery
 from simulation.model.policies import Rules
 from simulation.model.samples import Samples
 
@@ -66,7 +66,7 @@ class Queue(Contents):
             entry.message,
             entry.redelivered,
         )
-        held = Held(entry, self, consumer, 0, self._loop.time())
+        held = UnsettledDelivery(entry, self, consumer, 0, self._loop.time())
         if not consumer.no_ack:
             self.unacked[entry] = held
             consumer.held += 1
@@ -77,7 +77,7 @@ class Queue(Contents):
 
     # --- settling ---
 
-    def settle(self, held: Held) -> None:
+    def settle(self, held: UnsettledDelivery) -> None:
         """The delivery was acknowledged."""
         if held.taken_back:
             held.consumer.suspended = False
@@ -85,7 +85,7 @@ class Queue(Contents):
         if not self.deleted:
             self.pump()
 
-    def reject(self, held: Held) -> None:
+    def reject(self, held: UnsettledDelivery) -> None:
         """Refused without requeue."""
         self._release(held)
         if not self.deleted and not held.taken_back:
@@ -93,7 +93,7 @@ class Queue(Contents):
             self._leave(held.entry, "rejected")
             self.pump()
 
-    def requeue(self, held: Held, how: str) -> None:
+    def requeue(self, held: UnsettledDelivery, how: str) -> None:
         """The delivery comes back."""
         self._release(held)
         if self.deleted or held.taken_back:
@@ -139,7 +139,7 @@ class Queue(Contents):
         failures = {"x-delivery-count": entry.failures} if entry.failures else {}
         return {**(headers or {}), **failures, "x-acquired-count": acquired}
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: UnsettledDelivery) -> None:
         if held.taken_back:
             return
         self.sampled()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from simulation.model import history
-from simulation.model.entries import CHANNEL, NACK, REJECT, Consumer, Held
+from simulation.model.entries import CHANNEL, NACK, REJECT, Consumer, UnsettledDelivery
 from simulation.model.message import Message
 from simulation.model.refusals import Refusal
 from simulation.model.server_publishing import ClientChannel, ServerPublishing
@@ -26,7 +26,7 @@ class ServerChannel(ServerPublishing):
         super().__init__(connection, number, client, down)
         self._prefetch = 0
         self._consumers: dict[str, Consumer] = {}
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, UnsettledDelivery] = {}
         self._delivered = 0
 
     @property
@@ -106,7 +106,7 @@ class ServerChannel(ServerPublishing):
             consumer.suspended = True
             self._tell_cancelled(consumer, "consumer timeout")
 
-    def deliver(self, held: Held) -> None:
+    def deliver(self, held: UnsettledDelivery) -> None:
         self._delivered = held.tag = number = self._delivered + 1
         entry = held.entry
         if not held.consumer.no_ack:
@@ -140,7 +140,7 @@ class ServerChannel(ServerPublishing):
         for held in self._take(number, False):
             held.queue.requeue(held, NACK)
 
-    def _take(self, number: int, multiple: bool) -> list[Held]:
+    def _take(self, number: int, multiple: bool) -> list[UnsettledDelivery]:
         if not self.open:
             return []
         if multiple:

@@ -14,7 +14,7 @@ class Range(NamedTuple):
 
 
 @dataclass(slots=True)
-class Confirming:
+class ConfirmTiming:
     """How the broker settles publishes. May be changed while it runs."""
 
     #: From the message being in its queues to its confirm leaving. A wide range gives confirms out of order.

@@ -13,7 +13,7 @@ from pika import exceptions as pika_errors
 from osrdyne_amqp.codec import frames
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
 from osrdyne_calls.closing import CLOSE_SECONDS
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 from simulation.model import history
 from simulation.model.lane import Lane
 from simulation.model.raw_channel import RawChannel, ignore
@@ -39,7 +39,7 @@ class Wire:
         self.frame_max = _FRAME_MAX
         self.stream_error: BaseException | None = None
         self.blocked_reason: str | None = None
-        self.home = Home()
+        self.home = OwnerProcess()
         self.receivers: dict[int, Any] = {}
         self.server: ServerConnection | None = None
         self.is_closed = False

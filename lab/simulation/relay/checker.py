@@ -10,7 +10,7 @@ from itertools import pairwise
 from osrdyne_relay.errors import Stage
 from simulation.relay.processes import WORKERS
 from simulation.relay.scenario import LOAD_SECONDS, REST_SECONDS, SERVERS, CallPlan, Kind
-from simulation.relay.world import SETTINGS, Ended, Run, World
+from simulation.relay.world import SETTINGS, CallResult, Run, World
 
 _TIMES = SETTINGS.timings
 #: Seconds within which a worker hears that its caller is gone: silence, a look, and an operation.
@@ -85,7 +85,7 @@ def _began(world: World, plan: CallPlan) -> bool:
     return any(f"call {plan.number} begins" in line for line in world.trace)
 
 
-def _wrong(world: World, plan: CallPlan, ended: Ended, times: int) -> list[str]:
+def _wrong(world: World, plan: CallPlan, ended: CallResult, times: int) -> list[str]:
     """Return what is wrong with the end of a call."""
     kind, found = world.scenario.kind, []
     if ended.what == "response" and (times != 1 or ended.detail != f"answer {plan.number}" or plan.fails):
@@ -109,7 +109,7 @@ def _wrong(world: World, plan: CallPlan, ended: Ended, times: int) -> list[str]:
     return found
 
 
-def _may_be_uncollected(world: World, plan: CallPlan, ended: Ended) -> bool:
+def _may_be_uncollected(world: World, plan: CallPlan, ended: CallResult) -> bool:
     """Whether no worker may have got the call although nothing went wrong."""
     if world.scenario.kind is Kind.DEAF and plan.pickup_timeout < _TIMES.look_every + 5:
         return True  # a lost pulse costs as long

@@ -125,13 +125,13 @@ class Connection(RedisPort):
                 self._world.note(f"late commands of {self._process.name}: {error}")
 
     def subscriber(self, hear: Hear) -> Subscriber:
-        return Ears(self._world, self._process, hear)
+        return PulseConnection(self._world, self._process, hear)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-class Ears(Subscriber):
+class PulseConnection(Subscriber):
     """A connection for pulses."""
 
     def __init__(self, world: World, process: Process, hear: Hear) -> None:

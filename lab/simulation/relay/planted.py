@@ -106,7 +106,7 @@ def _no_second_attempt() -> Patch:
 
 
 def _pulses_suffice() -> Patch:
-    return time_rules.Looks, "looked", lambda self, now: setattr(self, "due", float("inf"))
+    return time_rules.LookSchedule, "looked", lambda self, now: setattr(self, "due", float("inf"))
 
 
 def _loss_unseen() -> Patch:

@@ -147,7 +147,7 @@ async def call(world: World, process: Process, plan: CallPlan) -> None:
             await asyncio.wait([waits], timeout=plan.cancel_after)
             if plan.cancel_task and not waits.done():
                 waits.cancel()
-                world.ended[plan.number] = runs.Ended(world.now(), "walked away")
+                world.ended[plan.number] = runs.CallResult(world.now(), "walked away")
             else:
                 with suppress(RelayError):
                     cancelled = await made.cancel()
@@ -163,9 +163,9 @@ async def call(world: World, process: Process, plan: CallPlan) -> None:
 async def _wait(world: World, made: Call, number: int) -> None:
     try:
         response = await made.response()
-        ended = runs.Ended(world.now(), "response", response.body.decode())
+        ended = runs.CallResult(world.now(), "response", response.body.decode())
     except RelayError as error:
-        ended = runs.Ended(world.now(), type(error).__name__, str(getattr(error, "stage", "")))
+        ended = runs.CallResult(world.now(), type(error).__name__, str(getattr(error, "stage", "")))
     world.ended[number] = ended
     world.note(f"call {number} ends: {ended.what} {ended.detail}")
 

@@ -12,7 +12,7 @@ from typing import Any
 from osrdyne_relay import RelaySettings, Request
 from osrdyne_relay.redis.port import Command
 from simulation.relay import processes
-from simulation.relay.connection import Ears, Process
+from simulation.relay.connection import Process, PulseConnection
 from simulation.relay.model import Model
 from simulation.relay.scenario import CALLERS, ENDPOINTS, LOAD_SECONDS, REST_SECONDS, SERVERS, Away, Scenario
 from simulation.virtual_time import run
@@ -42,7 +42,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Ended:
+class CallResult:
     """What a call came to: `response`, or the name of an error."""
 
     at: float
@@ -58,12 +58,12 @@ class World:
     scenario: Scenario
     chance: random.Random
     model: Model = field(init=False)
-    ears: list[Ears] = field(default_factory=list)
+    ears: list[PulseConnection] = field(default_factory=list)
     #: What Redis received while it stood still.
     received: list[tuple[Process, tuple[Command, ...]]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     #: By number of the call. A caller that died has none for its calls.
-    ended: dict[int, Ended] = field(default_factory=dict)
+    ended: dict[int, CallResult] = field(default_factory=dict)
     #: Calls whose caller died.
     orphaned: dict[int, float] = field(default_factory=dict)
     #: Calls that began after all troubles, with their number.

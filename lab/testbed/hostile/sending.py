@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
-from testbed.amqp_1_0 import Refused, Sender
+from testbed.amqp_1_0 import LinkRefused, Sender
 from testbed.hostile import frames, http
 
 #: Seconds that a server may take to hang up.
@@ -33,7 +33,7 @@ def send_messages(uri: str, addressed: Iterable[tuple[str, bytes]]) -> int:
                 sender, current = Sender(uri, address, patience=_SETTLES_SECONDS), address
             sender.send(data)
             accepted += 1
-        except (Refused, OSError):
+        except (LinkRefused, OSError):
             if sender is not None:
                 sender.close()
             sender = None

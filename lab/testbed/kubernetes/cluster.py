@@ -22,7 +22,7 @@ from testbed import ROOT
 from testbed.kubernetes import building, certificates, images
 from testbed.kubernetes.components import PAUSE_IMAGE
 from testbed.kubernetes.layout import Layout
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.waiting import until
 
 #: An image whose pods answer requests.
@@ -37,7 +37,7 @@ class ClusterFailed(RuntimeError):
     """The cluster did not do what it was told; the text says why."""
 
 
-class Cluster(Started):
+class Cluster(StartedEngine):
     """One cluster. Several at once, of one process or of many, do not meet."""
 
     def __init__(self, directory: Path | None = None) -> None:

@@ -21,7 +21,7 @@ FETCHED = "1.26.6"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class NoGo(RuntimeError):
+class GoMissing(RuntimeError):
     """No toolchain could be had; the text says why and what to do."""
 
 
@@ -33,7 +33,9 @@ def go(folder: Path) -> str:
         return own
     architecture = ARCHITECTURES.get(os.uname().machine)
     if architecture is None:
-        raise NoGo(f"no Go toolchain for {os.uname().machine} is known here; install Go {_dotted(OLDEST)} or later")
+        raise GoMissing(
+            f"no Go toolchain for {os.uname().machine} is known here; install Go {_dotted(OLDEST)} or later"
+        )
     kept = folder / f"go{FETCHED}.linux-{architecture}"
     folder.mkdir(parents=True, exist_ok=True)
     with kept.with_name(f"{kept.name}.lock").open("w") as lock:
@@ -66,10 +68,10 @@ def _install() -> str:
     try:
         apt.install("golang-go", why=f"Go; {_dotted(OLDEST)} or later would do without")
     except apt.NotInstalled as error:
-        raise NoGo(str(error)) from error
+        raise GoMissing(str(error)) from error
     own = shutil.which("go")
     if own is None:
-        raise NoGo(f"golang-go brought no `go`; install Go {_dotted(OLDEST)} or later")
+        raise GoMissing(f"golang-go brought no `go`; install Go {_dotted(OLDEST)} or later")
     return own
 
 
@@ -86,7 +88,9 @@ def _fetch(program: str, kept: Path) -> None:
             env={**environment(), "GOFLAGS": "-mod=mod"},
         )
     if done.returncode:
-        raise NoGo(f"{module} could not be fetched; install Go {_dotted(OLDEST)} or later: {done.stdout}{done.stderr}")
+        raise GoMissing(
+            f"{module} could not be fetched; install Go {_dotted(OLDEST)} or later: {done.stdout}{done.stderr}"
+        )
     part = Path(tempfile.mkdtemp(prefix=f"{kept.name}-", dir=kept.parent))
     try:
         shutil.copytree(json.loads(done.stdout)["Dir"], part / "go")

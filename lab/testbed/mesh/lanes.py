@@ -15,15 +15,15 @@ CAPACITY = 250
 _RANK = {Delivery.RELEASED: 0, Delivery.MODIFIED: 1, Delivery.ACCEPTED: 2, Delivery.REJECTED: 3}
 
 
-class Way(Protocol):
+class Route(Protocol):
     """Where a router sends messages."""
 
     @property
     def held(self) -> int: ...
-    def take(self, message: Held) -> None: ...
+    def take(self, message: UnsettledMessage) -> None: ...
 
 
-class Held:
+class UnsettledMessage:
     """A message in a router, until all its receivers have settled it."""
 
     def __init__(self, data: bytes, incoming: Any = None, done: Callable[[], None] = lambda: None) -> None:
@@ -34,7 +34,7 @@ class Held:
         self._copies = 0
         self._state: int | None = None
 
-    def send(self, ways: Sequence[Way]) -> None:
+    def send(self, ways: Sequence[Route]) -> None:
         """Send it over all of these."""
         self._copies = len(ways)
         for way in ways:
@@ -62,16 +62,16 @@ class Lane:
     def __init__(self, link: Any) -> None:
         self.link = link
         #: What the receiver has no credit for yet.
-        self.waiting: deque[Held] = deque()
+        self.waiting: deque[UnsettledMessage] = deque()
         #: By tag: what was sent, and is not settled.
-        self.unsettled: dict[str, Held] = {}
+        self.unsettled: dict[str, UnsettledMessage] = {}
 
     @property
     def held(self) -> int:
         """Messages that are on this way."""
         return len(self.waiting) + len(self.unsettled)
 
-    def take(self, message: Held) -> None:
+    def take(self, message: UnsettledMessage) -> None:
         """Send a message as soon as there is credit for it. If too many wait, what came settled is dropped."""
         if message.incoming is None and len(self.waiting) >= CAPACITY:
             self.waiting = deque(lane for lane in self.waiting if lane.incoming is not None)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import proton
 from proton import Delivery
 
-from testbed.mesh.lanes import Held
+from testbed.mesh.lanes import UnsettledMessage
 from testbed.mesh.routing import RouterState
 
 ADDRESS = "$management"
@@ -39,7 +39,7 @@ class Management:
     def __init__(self, router: Owner) -> None:
         self._router = router
 
-    def take(self, message: Held) -> None:
+    def take(self, message: UnsettledMessage) -> None:
         request = proton.Message()
         request.decode(message.data)
         message.settled(Delivery.ACCEPTED)

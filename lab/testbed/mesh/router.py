@@ -21,7 +21,7 @@ from proton import Delivery
 
 from testbed.mesh import management
 from testbed.mesh.connection import Connection
-from testbed.mesh.lanes import Entry, Held, Lane, Way
+from testbed.mesh.lanes import Entry, Lane, Route, UnsettledMessage
 from testbed.mesh.management import Management
 from testbed.mesh.routing import MULTICAST, RouterState, chosen, destinations, paths, semantics
 
@@ -48,7 +48,7 @@ class Router:
         self._server: asyncio.Server | None = None
         self._connecting: list[asyncio.Task[None]] = []
         #: How far and which way, by destination and address, as long as nothing changes.
-        self._ways: dict[tuple[str | None, str], list[tuple[int, Way]]] = {}
+        self._ways: dict[tuple[str | None, str], list[tuple[int, Route]]] = {}
         self._management = Management(self)
         #: Addresses of own receivers that the other routers know of, or will in a moment.
         self._announced: frozenset[str] = frozenset()
@@ -185,16 +185,16 @@ class Router:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _ways_to(self, address: str, destination: str | None) -> list[tuple[int, Way]]:
+    def _ways_to(self, address: str, destination: str | None) -> list[tuple[int, Route]]:
         """Return the ways to an address, the nearest first, with their distances."""
         key = (destination, address)
         if key not in self._ways:
             self._ways[key] = self._found_ways(address, destination)
         return self._ways[key]
 
-    def _found_ways(self, address: str, destination: str | None) -> list[tuple[int, Way]]:
+    def _found_ways(self, address: str, destination: str | None) -> list[tuple[int, Route]]:
         reach = paths(self.states, self.name)
-        own: list[Way] = [*self._receivers.get(address, [])]
+        own: list[Route] = [*self._receivers.get(address, [])]
         if address == management.ADDRESS:
             own, destination = [self._management], destination or self.name
         if destination is not None:
@@ -204,7 +204,7 @@ class Router:
         else:
             routers = [self.name, *destinations(address, self.states, {name: at for name, (at, _) in reach.items()})]
         neighbours = self._neighbours()
-        found: list[tuple[int, Way]] = []
+        found: list[tuple[int, Route]] = []
         for router in routers:
             if router == self.name:
                 found += [(0, way) for way in own]
@@ -225,7 +225,7 @@ class Router:
         self.passed[entry.address] += 1
         if incoming.settled:
             incoming.settle()
-            self._forward(entry.address, entry.destination, Held(data))
+            self._forward(entry.address, entry.destination, UnsettledMessage(data))
         else:
             entry.held += 1
 
@@ -233,11 +233,11 @@ class Router:
                 entry.held -= 1
                 self.grant(entry)
 
-            self._forward(entry.address, entry.destination, Held(data, incoming, done))
+            self._forward(entry.address, entry.destination, UnsettledMessage(data, incoming, done))
         self.most_held = max(self.most_held, self.held)
         self.grant(entry)
 
-    def _forward(self, address: str, destination: str | None, message: Held) -> None:
+    def _forward(self, address: str, destination: str | None, message: UnsettledMessage) -> None:
         ways = self._ways_to(address, destination)
         if not ways:
             message.settled(Delivery.RELEASED)
@@ -252,7 +252,7 @@ class Router:
 
     def send(self, address: str, data: bytes) -> None:
         """Send a message of the router itself."""
-        self._forward(address, None, Held(data))
+        self._forward(address, None, UnsettledMessage(data))
         self.work_soon()
 
     def subscribers(self, address: str) -> int:

@@ -22,7 +22,7 @@ from testbed import ROOT
 from testbed.go_builds import Recipe, built
 from testbed.pem import Certificate
 from testbed.ports import PortBlock
-from testbed.started import Started
+from testbed.started import StartedEngine
 from testbed.waiting import PATIENCE_SECONDS, until
 
 RECIPE = Recipe(Path(__file__).parent / "gateway", {"versitygw": "github.com/versity/versitygw/cmd/versitygw"})
@@ -38,7 +38,7 @@ class S3Failed(RuntimeError):
     """The server did not start; the text has its log."""
 
 
-class S3Server(Started):
+class S3Server(StartedEngine):
     """`with S3Server() as server:` starts one and leaves nothing behind."""
 
     def __init__(self, certificate: Certificate | None = None, *, read_only: bool = False) -> None:

@@ -49,7 +49,7 @@ PATIENCE_SECONDS = 2.0
 BLOCKED_PAUSE_SECONDS = 1.0
 
 
-class _Outgoing(NamedTuple):
+class _OutgoingMessage(NamedTuple):
     """A message with events of one key, that waits to be sent or to be confirmed."""
 
     key: str | bytes
@@ -74,9 +74,9 @@ class EventLine:
         self._key = key
         self._connection: Connection | None = None
         self._channel: Channel | None = None
-        self._waiting: deque[_Outgoing] = deque()
+        self._waiting: deque[_OutgoingMessage] = deque()
         #: Sent and not confirmed, oldest first; by confirm.
-        self._unconfirmed: dict[asyncio.Future[None], _Outgoing] = {}
+        self._unconfirmed: dict[asyncio.Future[None], _OutgoingMessage] = {}
         #: Events in `_waiting`, and in `_unconfirmed`.
         self._waiting_events = self._unconfirmed_events = 0
         self._task: asyncio.Task[None] | None = None
@@ -105,7 +105,7 @@ class EventLine:
             self.lost += len(new)
             return
         for message in event_batches.pack(new):
-            self._waiting.append(_Outgoing(key, message))
+            self._waiting.append(_OutgoingMessage(key, message))
             self._waiting_events += message.events
         self._drop_oldest()
         self._flush()
@@ -183,7 +183,7 @@ class EventLine:
             if not self._send(self._channel, sent, keep=self._unconfirmed_events < MOST_UNCONFIRMED):
                 self.lost += sent.message.events
 
-    def _send(self, channel: Channel, sent: _Outgoing, *, keep: bool = False) -> bool:
+    def _send(self, channel: Channel, sent: _OutgoingMessage, *, keep: bool = False) -> bool:
         """Send a message; return False where that is impossible. `keep` it until the broker has confirmed it."""
         key, (headers, body, count) = sent.key, sent.message
         properties = Properties(headers=dict(headers), content_type="application/json" if body else None)
@@ -199,7 +199,7 @@ class EventLine:
             return False
         return True
 
-    def _interruption(self, lost: int) -> _Outgoing:
+    def _interruption(self, lost: int) -> _OutgoingMessage:
         """Return the event `interrupted`, which no reader counts as activity."""
         told = events.headers(
             events.INTERRUPTED,
@@ -207,7 +207,7 @@ class EventLine:
             worker_id=self._sender,
             lost_events=lost - self._reported_lost,
         )
-        return _Outgoing(self._key, EventMessage(told, b"", 1))
+        return _OutgoingMessage(self._key, EventMessage(told, b"", 1))
 
     def _confirmed(self, confirmed: asyncio.Future[None]) -> None:
         """Forget a message that the broker settled. What the end of the channel settled is sent again."""

@@ -62,9 +62,9 @@ class Lanes:
         self._loop = asyncio.get_running_loop()
         self._proven: dict[Hashable, None] = {}
         self._proven_before: dict[Hashable, None] = {}
-        self._proving: dict[Hashable, _Proving] = {}
+        self._proving: dict[Hashable, _UnprovenDestination] = {}
         #: Destinations that wait for a lane.
-        self._waiting: deque[_Proving] = deque()
+        self._waiting: deque[_UnprovenDestination] = deque()
         self._free: list[Channel] = []
         #: Destinations with a message that closed a lane: their messages leave one by one, to protect the others.
         self._breaking: dict[Hashable, None] = {}
@@ -98,7 +98,7 @@ class Lanes:
         """
         proving = self._proving.get(destination)
         if proving is None:
-            proving = self._proving[destination] = _Proving(destination)
+            proving = self._proving[destination] = _UnprovenDestination(destination)
             if destination in self._breaking:
                 proving.window = 1
             self._waiting.append(proving)
@@ -168,14 +168,14 @@ class Lanes:
 
     # --- one destination in its lane ---
 
-    def _begin(self, proving: _Proving, lane: Channel) -> None:
+    def _begin(self, proving: _UnprovenDestination, lane: Channel) -> None:
         self._at_work += 1
         proving.lane = lane
         proving.timer = self._loop.call_later(LATE_SECONDS, self._note_late, proving)
         # When `prove` calls this, the first message is added right after it.
         self._loop.call_soon(self._go_on, proving)
 
-    def _note_late(self, proving: _Proving) -> None:
+    def _note_late(self, proving: _UnprovenDestination) -> None:
         if proving.is_late or not proving.in_flight:
             return
         proving.is_late = True
@@ -184,7 +184,7 @@ class Lanes:
         proving.timer = awake.Timer(GIVE_UP_SECONDS - LATE_SECONDS, partial(self._give_up, proving, proving.in_flight))
         self._give_lanes()
 
-    def _give_up(self, proving: _Proving, in_flight: int) -> None:
+    def _give_up(self, proving: _UnprovenDestination, in_flight: int) -> None:
         """Wait no longer for an answer, so that the messages behind it can go on in another lane."""
         if proving.lane is None or not proving.in_flight:
             return
@@ -194,7 +194,7 @@ class Lanes:
         proving.given_up = True
         self._run(proving.lane.close())
 
-    def _go_on(self, proving: _Proving) -> None:
+    def _go_on(self, proving: _UnprovenDestination) -> None:
         """Send waiting messages while there is room; leave the lane when none is left."""
         lane = proving.lane
         if lane is None:
@@ -210,7 +210,7 @@ class Lanes:
         if proving.in_flight == 0:
             self._leave(proving, lane)
 
-    def _publish(self, proving: _Proving, lane: Channel, send: Send, outcome: asyncio.Future[Any]) -> None:
+    def _publish(self, proving: _UnprovenDestination, lane: Channel, send: Send, outcome: asyncio.Future[Any]) -> None:
         confirm = send(lane)
         if confirm is None:
             outcome.set_result(None)
@@ -219,7 +219,7 @@ class Lanes:
         confirm.add_done_callback(partial(self._on_confirm, proving, outcome, self._loop.time()))
 
     def _on_confirm(
-        self, proving: _Proving, outcome: asyncio.Future[Any], sent: float, confirm: asyncio.Future[Any]
+        self, proving: _UnprovenDestination, outcome: asyncio.Future[Any], sent: float, confirm: asyncio.Future[Any]
     ) -> None:
         proving.in_flight -= 1
         error = confirm.exception()
@@ -239,7 +239,7 @@ class Lanes:
         if proving.in_flight == 0:
             self._go_on(proving)
 
-    def _note_broken(self, proving: _Proving, reason: BrokerError) -> None:
+    def _note_broken(self, proving: _UnprovenDestination, reason: BrokerError) -> None:
         proving.window = 1
         if len(self._breaking) >= MOST_BREAKING:
             self._breaking.clear()
@@ -247,7 +247,7 @@ class Lanes:
         if self._broken is not None:
             self._broken(reason)
 
-    def _leave(self, proving: _Proving, lane: Channel) -> None:
+    def _leave(self, proving: _UnprovenDestination, lane: Channel) -> None:
         """Free the lane of a destination with nothing in flight; a proven one then uses the shared channel."""
         if proving.timer is not None:
             proving.timer.cancel()
@@ -269,7 +269,7 @@ class Lanes:
             del self._proving[proving.destination]
         self._give_lanes()
 
-    def _flush(self, proving: _Proving) -> None:
+    def _flush(self, proving: _UnprovenDestination) -> None:
         for send, outcome in proving.backlog:
             if outcome.done():
                 continue
@@ -289,7 +289,7 @@ class Lanes:
         self._proven[destination] = None
 
 
-class _Proving:
+class _UnprovenDestination:
     """An unproven destination, and the messages that are published to it."""
 
     __slots__ = ("answered", "backlog", "destination", "given_up", "in_flight", "is_late", "lane", "timer", "window")

@@ -14,13 +14,13 @@ of itself.
 For operators, `metrics` exports figures to Prometheus, and `commands` are those of `osrdyne bus`.
 """
 
-from osrdyne_bus.addresses import SCHEMES, Brokered, RabbitMQ, Routable, Scheme, scheme_for
+from osrdyne_bus.addresses import SCHEMES, DottedNames, RabbitMQ, Routable, Scheme, scheme_for
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.errors import InvalidTarget, MessagingError
 from osrdyne_bus.targets import Priority, Target
 
 __all__ = [
-    "Brokered",
+    "DottedNames",
     "MessagingError",
     "CreditWindow",
     "InvalidTarget",

@@ -39,7 +39,7 @@ from osrdyne_protocol.events import wall_ms
 from osrdyne_protocol.headers import X_DEADLINE, X_PUBLISH_TIME, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 
@@ -97,7 +97,7 @@ class Dispatcher:
         self._warned = False
         self._loop: asyncio.AbstractEventLoop
         #: Where it was opened.
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -111,7 +111,7 @@ class Dispatcher:
     def settle_here(self) -> None:
         """Have this process for the one that opens it. Raises OtherProcess."""
         self.check_here()
-        self._home = Home()
+        self._home = OwnerProcess()
 
     def check_here(self) -> None:
         """Raise OtherProcess in a fork of the process that opened it."""

@@ -36,7 +36,7 @@ from osrdyne_jobs.errors import InvalidJob, NoAnswer, NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_id, check_resource, check_seconds
 from osrdyne_jobs.store import administration, records, registration
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.forks import OwnerProcess, keep
 from osrdyne_runtime.outages import OutageLog
 
 # A worker imports this module, too, and needs no asyncio of SQLAlchemy.
@@ -76,7 +76,7 @@ class _Casts:
 
     def __init__(self, caster: Caster | None) -> None:
         self._caster = caster
-        self._home = Home()
+        self._home = OwnerProcess()
         self._waiting: set[Any] = set()
         self._outage = OutageLog(log, "the pool", meanwhile="redo casts what is submitted here")
 
@@ -86,7 +86,7 @@ class _Casts:
         if not self._home.is_here:
             # Those of another process end there. Nothing of them is touched: their locks may be held for ever here.
             keep(self._waiting)
-            self._waiting, self._home = set(), Home()
+            self._waiting, self._home = set(), OwnerProcess()
         return self._waiting
 
     def start(self, job: Registered) -> None:

@@ -30,7 +30,7 @@ _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f-]*\d)[
 
 
 @dataclass(frozen=True, slots=True)
-class InState:
+class StateFigures:
     """The jobs of one state."""
 
     state: str
@@ -53,14 +53,14 @@ class FailureCause:
     latest: int
 
 
-def by_state(connection: Connection) -> list[InState]:
+def by_state(connection: Connection) -> list[StateFigures]:
     """Return number and oldest job of each state, also of states without a job."""
     grouped = select(job.c.state, func.count().label("jobs"), func.min(job.c.id).label("oldest"))
     by_state = grouped.group_by(job.c.state).subquery()
     query = select(by_state.c.state, by_state.c.jobs, by_state.c.oldest, now() - job.c.registered_at)
     rows = connection.execute(query.join(job, job.c.id == by_state.c.oldest)).all()
-    found = {state: InState(state, int(jobs), int(oldest), max(0.0, age)) for state, jobs, oldest, age in rows}
-    return [found.get(state, InState(state, 0, None, None)) for state in states.STATES]
+    found = {state: StateFigures(state, int(jobs), int(oldest), max(0.0, age)) for state, jobs, oldest, age in rows}
+    return [found.get(state, StateFigures(state, 0, None, None)) for state in states.STATES]
 
 
 def redo_lag(connection: Connection) -> float:

@@ -39,7 +39,7 @@ from osrdyne_jobs.store import records, running, tracebacks
 from osrdyne_jobs.waiting import reached, until_signal
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker import Reject, Request, Requeue, environment, run
@@ -78,7 +78,7 @@ class Run:
     #: let that refuse a token smaller than one it has seen.
     token: int
     #: What this run knows its lock by.
-    grip: records.Grip = field(repr=False)
+    run_lock: records.RunLock = field(repr=False)
     _engine: Engine = field(repr=False)
     _stopping: threading.Event = field(repr=False)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -104,14 +104,14 @@ class Run:
         Raises LeaseLost.
         """
         with self._engine.begin() as connection:
-            running.hold(connection, self.grip)
+            running.hold(connection, self.run_lock)
             yield connection
 
 
 JobHandler = Callable[[Run], object]
 
 
-class Ending(NamedTuple):
+class RunEnd(NamedTuple):
     """How a run ended, as the store takes it."""
 
     outcome: str
@@ -130,7 +130,7 @@ class _Leases:
         self._lease = lease
         self._lock = threading.Lock()
         #: Each run, and until when its lease lasts for certain, on this process's monotonic clock.
-        self._runs: dict[records.Grip, tuple[Run, float]] = {}
+        self._runs: dict[records.RunLock, tuple[Run, float]] = {}
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=target, name=f"osrdyne jobs: {name}", daemon=True)
@@ -142,16 +142,16 @@ class _Leases:
     def add(self, run: Run, asked: float) -> None:
         """Renew the lease of a run, which the database was asked for at `asked` of the monotonic clock."""
         with self._lock:
-            self._runs[run.grip] = run, asked + self._lease
+            self._runs[run.run_lock] = run, asked + self._lease
 
     def last(self, run: Run) -> bool:
         """Return whether the lease of a run lasts for certain, at this moment."""
         with self._lock:
-            return time.monotonic() < self._runs[run.grip][1]
+            return time.monotonic() < self._runs[run.run_lock][1]
 
     def remove(self, run: Run) -> None:
         with self._lock:
-            self._runs.pop(run.grip, None)
+            self._runs.pop(run.run_lock, None)
 
     def close(self) -> None:
         self._closed.set()
@@ -173,32 +173,36 @@ class _Leases:
         while not self._closed.wait(pause):
             pause = self._lease / RENEWALS
             with self._lock:
-                grips = list(self._runs)
-            if not grips:
+                run_locks = list(self._runs)
+            if not run_locks:
                 outage.over(time.monotonic())
                 continue
             asked = time.monotonic()
             try:
                 with self._engine.begin() as connection:
-                    held, cancelled = running.renew(connection, grips, self._lease)
+                    held, cancelled = running.renew(connection, run_locks, self._lease)
             except Exception as error:  # noqa: BLE001 - without this thread all leases would end
                 outage.failed(_reason(error), time.monotonic())
                 pause = self._lease / RENEWALS / 4
             else:
                 outage.over(time.monotonic())
-                self._note(grips, held, cancelled, asked)
+                self._note(run_locks, held, cancelled, asked)
 
     def _note(
-        self, grips: list[records.Grip], held: set[records.Grip], cancelled: set[records.Grip], asked: float
+        self,
+        run_locks: list[records.RunLock],
+        held: set[records.RunLock],
+        cancelled: set[records.RunLock],
+        asked: float,
     ) -> None:
         with self._lock:
-            for grip in grips:
-                if grip not in self._runs:  # it has ended meanwhile
+            for run_lock in run_locks:
+                if run_lock not in self._runs:  # it has ended meanwhile
                     continue
-                run, _ = self._runs[grip]
-                if grip in held:
-                    self._runs[grip] = run, asked + self._lease
-                if grip not in held or grip in cancelled:
+                run, _ = self._runs[run_lock]
+                if run_lock in held:
+                    self._runs[run_lock] = run, asked + self._lease
+                if run_lock not in held or run_lock in cancelled:
                     run.cancelled.set()
 
 
@@ -228,7 +232,7 @@ class JobWorker:
         self._lease = check_seconds("lease", lease)
         if self._lease <= 0 or threads < 1:
             raise InvalidJob("lease" if self._lease <= 0 else "threads", "give it more than 0")
-        self._home = Home()
+        self._home = OwnerProcess()
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
         self._looking = for_one_statement(self._engine)
@@ -323,7 +327,7 @@ class JobWorker:
                 doing = self._pool.submit(self._do, begun, until)
         except RuntimeError:  # the pool was closed meanwhile
             if begun is not None:
-                self._finish(begun, Ending(states.CANCELLED, "its worker ended before it began"))
+                self._finish(begun, RunEnd(states.CANCELLED, "its worker ended before it began"))
         except SQLAlchemyError as error:
             self._outage.failed(_reason(error), time.monotonic())  # redo casts it again
         finally:
@@ -370,7 +374,7 @@ class JobWorker:
             begun = running.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
         return self._run_of(begun, asked)
 
-    def _run_of(self, begun: records.Begun | None, asked: float) -> Run | None:
+    def _run_of(self, begun: records.StartedRun | None, asked: float) -> Run | None:
         """Return what a handler gets for a run that began, whose lease was asked for at `asked` of the clock."""
         while begun is not None:
             try:
@@ -387,7 +391,7 @@ class JobWorker:
                 jobs=begun.jobs,
                 attempt=begun.attempts,
                 token=begun.token,
-                grip=begun.grip,
+                run_lock=begun.run_lock,
                 _engine=self._engine,
                 _stopping=self._closing,
             )
@@ -412,29 +416,29 @@ class JobWorker:
         finally:
             self._free.release()
 
-    def _ending(self, run: Run) -> Ending:
+    def _ending(self, run: Run) -> RunEnd:
         """Run the handler. Never raises, whatever the handler raises."""
         if not self._leases.last(run):  # the database, or this process, stood still since it was asked for
             run.cancelled.set()
-            return Ending(states.CANCELLED, _STOPPED)
+            return RunEnd(states.CANCELLED, _STOPPED)
         try:
             self._handlers[run.type](run)
         except JobCancelled as error:
-            return Ending(states.CANCELLED, _said(error) if error.args else None)
+            return RunEnd(states.CANCELLED, _said(error) if error.args else None)
         except LeaseLost:
-            return Ending(states.FAILED, _STOPPED)
+            return RunEnd(states.FAILED, _STOPPED)
         except BaseException as error:
             log.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
             return self._failed(error)
         # It is not known whether a handler that was asked to stop has done all of its work.
-        return Ending(states.CANCELLED, _STOPPED) if run.cancelled.is_set() else Ending(states.DONE)
+        return RunEnd(states.CANCELLED, _STOPPED) if run.cancelled.is_set() else RunEnd(states.DONE)
 
-    def _failed(self, error: BaseException, before: str = "") -> Ending:
+    def _failed(self, error: BaseException, before: str = "") -> RunEnd:
         """Return the end of a run by an exception, without the passwords that this worker was given."""
         given = tracebacks.secrets_of(self._engine)
-        return Ending(states.FAILED, tracebacks.without(given, before + _said(error)), tracebacks.kept(error, given))
+        return RunEnd(states.FAILED, tracebacks.without(given, before + _said(error)), tracebacks.kept(error, given))
 
-    def _finish(self, run: Run, ending: Ending, *, goes_on: bool = False) -> Run | None:
+    def _finish(self, run: Run, ending: RunEnd, *, goes_on: bool = False) -> Run | None:
         """Write an outcome, and where the worker `goes_on`, begin and return the next run of the resource."""
         try:
             asked, begun = self._write(run, ending, goes_on=goes_on)
@@ -442,7 +446,9 @@ class JobWorker:
             self._leases.remove(run)
         return self._run_of(begun, asked)
 
-    def _write(self, run: Run | records.Begun, ending: Ending, *, goes_on: bool) -> tuple[float, records.Begun | None]:
+    def _write(
+        self, run: Run | records.StartedRun, ending: RunEnd, *, goes_on: bool
+    ) -> tuple[float, records.StartedRun | None]:
         """Do that in the database, and wait for it while it is away: only the owner of the lock may.
 
         Returns when that was asked for, by the monotonic clock, and what began.
@@ -459,7 +465,7 @@ class JobWorker:
                     if goes_on:
                         begun = running.go_on(
                             connection,
-                            run.grip,
+                            run.run_lock,
                             *ending,
                             type=run.type,
                             resource=run.resource,
@@ -467,7 +473,7 @@ class JobWorker:
                             lease=self._lease,
                         )
                     else:
-                        running.finish(connection, run.grip, *ending)
+                        running.finish(connection, run.run_lock, *ending)
             except LeaseLost:
                 log.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None

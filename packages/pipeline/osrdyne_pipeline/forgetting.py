@@ -27,7 +27,7 @@ ROWS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forgotten:
+class ForgetSelection:
     """Which rows are meant; one of the three."""
 
     #: As the column `source` has it: a stream's name, or a file's.
@@ -55,7 +55,7 @@ class Forgotten:
 
 
 @dataclass
-class Found:
+class ForgetCounts:
     """What is, or was, there of it."""
 
     #: Table -> rows, of `bronze` and `rejects`.
@@ -66,9 +66,9 @@ class Found:
     last_ms: int | None = None
 
 
-def find(lake: AnyLake, wanted: Forgotten) -> Found:
+def find(lake: AnyLake, wanted: ForgetSelection) -> ForgetCounts:
     """Return what the lake has of it. Changes nothing."""
-    found = Found()
+    found = ForgetCounts()
     for name in sorted(IN_BATCHES):
         for rows in _rows(lake, name):
             mine = rows.filter(wanted.among(rows))
@@ -82,7 +82,7 @@ def find(lake: AnyLake, wanted: Forgotten) -> Found:
     return found
 
 
-def forget(lake: AnyLake, wanted: Forgotten) -> None:
+def forget(lake: AnyLake, wanted: ForgetSelection) -> None:
     """Remove it from bronze and rejects. The caller is the lake's writer of `ingest` and `tables`."""
     for name in sorted(IN_BATCHES):
         if not lake.exists(name):
@@ -109,7 +109,7 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
         yield from opened.iter_batches(ROWS)
 
 
-def _copy(before: Path, after: Path, wanted: Forgotten) -> None:
+def _copy(before: Path, after: Path, wanted: ForgetSelection) -> None:
     written = set()
     for folder, _, names in os.walk(before):
         there = after / Path(folder).relative_to(before)
@@ -124,7 +124,7 @@ def _copy(before: Path, after: Path, wanted: Forgotten) -> None:
                 os.link(file, there / name)
 
 
-def _rewrite(before: Path, after: Path, wanted: Forgotten) -> None:
+def _rewrite(before: Path, after: Path, wanted: ForgetSelection) -> None:
     """Copy the rows that stay; no file where none does."""
     writer: pq.ParquetWriter | None = None
     try:

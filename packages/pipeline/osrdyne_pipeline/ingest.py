@@ -50,7 +50,7 @@ EVERY_SECONDS = 10.0
 
 
 @dataclass
-class Ingested:
+class IngestProgress:
     """What a run has done so far; given to `progress` after each batch."""
 
     batches: int = 0
@@ -79,7 +79,7 @@ class IngestRules:
     new_stream: bool = False
 
 
-def _nothing(_so_far: Ingested) -> None:
+def _nothing(_so_far: IngestProgress) -> None:
     """Progress that nobody looks at."""
 
 
@@ -92,8 +92,8 @@ def ingest_stream(
     follow: bool = False,
     stop: Event | None = None,
     every: float = EVERY_SECONDS,
-    progress: Callable[[Ingested], None] = _nothing,
-) -> Ingested:
+    progress: Callable[[IngestProgress], None] = _nothing,
+) -> IngestProgress:
     """Read the pool's stream from where the last run stopped to its end; when following, until `stop` is set.
 
     A run that follows waits for a broker that is away. `uri_file` holds the broker's address; without it the
@@ -101,7 +101,7 @@ def ingest_stream(
     """
     rules = rules or IngestRules()
     stop = stop or Event()
-    so_far = Ingested()
+    so_far = IngestProgress()
     with lake.only_writer("ingest"):
         batches.clean(lake)
         job, outage = _StreamJob(engine, lake, uri_file, rules), OutageLog(log, "the broker")
@@ -142,7 +142,7 @@ class _StreamJob:
         if rules.new_stream and last is not None:
             self._generation, self._next, self._mark = last.generation + 1, None, None
 
-    def batches(self, so_far: Ingested) -> Any:
+    def batches(self, so_far: IngestProgress) -> Any:
         """Commit what there is now, batch by batch."""
         held = self._held()
         if held is None:
@@ -209,15 +209,15 @@ def ingest_files(
     paths: Sequence[str | Path],
     *,
     rules: IngestRules | None = None,
-    progress: Callable[[Ingested], None] = _nothing,
-) -> Ingested:
+    progress: Callable[[IngestProgress], None] = _nothing,
+) -> IngestProgress:
     """Read files, and those in folders, that were not read before: a file is known by its content.
 
     A path may also be an address of an object store, where DuckDB is the engine. Raises `LakeBusy`, `LakeError` where a
     store cannot be used, and `SourceError` where a path is absent.
     """
     rules = rules or IngestRules()
-    so_far = Ingested()
+    so_far = IngestProgress()
     with lake.only_writer("ingest"):
         batches.clean(lake)
         known = {digest for batch in batches.committed(lake) for digest in batch.files}
@@ -296,7 +296,7 @@ def _write(
     return batches.commit(lake, batch.counted(events, sum(reasons.values()))), reasons
 
 
-def _count(so_far: Ingested, batch: Batch, reasons: dict[str, int]) -> None:
+def _count(so_far: IngestProgress, batch: Batch, reasons: dict[str, int]) -> None:
     so_far.batches += 1
     so_far.events += batch.events
     so_far.rejects += batch.rejects

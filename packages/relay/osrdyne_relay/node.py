@@ -132,7 +132,7 @@ class Node:
         _kept(self.chores, work, name)
 
 
-class News:
+class Wakeup:
     """Lets one task wait until something happens or is due."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, NoStreams
 from osrdyne_relay.streams.directory import SharedDirectory
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.forks import OwnerProcess, keep
 
 log = log_lines.logger(__name__)
 
@@ -51,7 +51,7 @@ class Relay:
         self._sweep_every = settings.timings.sweep_every
         self._pickup_timeout = settings.timings.pickup_timeout
         self._closing = False
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
 
     def _check_here(self) -> None:
         if self._home is not None:
@@ -59,7 +59,7 @@ class Relay:
 
     async def __aenter__(self) -> Self:
         self._check_here()
-        self._home = Home()
+        self._home = OwnerProcess()
         self._pulse_receiver.listen(self._node.names.node(self._node.id), self._pulsed)
         self._node.spawn(self._pulse_receiver.run(), "pulses")
         self._node.spawn(self._sweep(), "sweep")

@@ -20,12 +20,12 @@ from osrdyne_relay.errors import (
     TooLarge,
 )
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, pulse
-from osrdyne_relay.node import News, Node
+from osrdyne_relay.node import Node, Wakeup
 from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.records import RequestHeader, ResponseHeader, Status
 from osrdyne_relay.redis.transactions import ServerView
 from osrdyne_relay.streams.base import StoredStream
-from osrdyne_relay.time_rules import Looks, PeerWatch, polled_for
+from osrdyne_relay.time_rules import LookSchedule, PeerWatch, polled_for
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
@@ -53,9 +53,9 @@ class Collected:
         self._node = node
         self._token = token.encode()
         self._caller = header.node
-        self._news = News()
+        self._news = Wakeup()
         self._ended = asyncio.Event()
-        self._looks = Looks(node.timings.look_first, node.timings.beat_every, node.now())
+        self._looks = LookSchedule(node.timings.look_first, node.timings.beat_every, node.now())
         self._collected_at = node.now()
         self._looks.looked(node.now())
         node.held[self.id] = self
@@ -244,7 +244,7 @@ class Inbox:
         self._looking = False
         #: Whether other nodes have heard that workers poll here.
         self._seen = False
-        self._looks = Looks(node.timings.look_first, node.timings.look_every, node.now())
+        self._looks = LookSchedule(node.timings.look_first, node.timings.look_every, node.now())
 
     def pulsed(self, content: bytes | None) -> None:
         """Take a pulse of the endpoint's channel; None when the subscription has begun."""

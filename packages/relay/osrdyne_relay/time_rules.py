@@ -10,7 +10,7 @@ def polled_for(look_every: float) -> float:
     return 3 * look_every
 
 
-class Looks:
+class LookSchedule:
     """When to look without having had a pulse: `first` seconds after something happened, then after twice as long, and
     so on up to `most`.
     """

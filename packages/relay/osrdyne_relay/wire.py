@@ -99,7 +99,7 @@ def checked_headers(found: object) -> dict[str, str]:
     return found
 
 
-class Stored(Protocol):
+class StreamEntry(Protocol):
     """A data stream that is in the store."""
 
     @property
@@ -111,7 +111,7 @@ class Stored(Protocol):
         """In bytes."""
 
 
-def notes_of(streams: Mapping[str, Stored]) -> dict[str, Any]:
+def notes_of(streams: Mapping[str, StreamEntry]) -> dict[str, Any]:
     """Return what is said of data streams, as JSON has it. Raises TooLarge."""
     notes = {name: {"id": stored.id, "size": stored.size} for name, stored in streams.items()}
     if len(text := json.dumps(notes)) > MOST_HEADER:
@@ -119,7 +119,7 @@ def notes_of(streams: Mapping[str, Stored]) -> dict[str, Any]:
     return notes
 
 
-def dump_streams(streams: Mapping[str, Stored]) -> dict[str, str]:
+def dump_streams(streams: Mapping[str, StreamEntry]) -> dict[str, str]:
     """Return the HTTP header that names data streams, where there are any. Raises TooLarge."""
     return {STREAMS_HEADER: json.dumps(notes_of(streams), separators=(",", ":"))} if streams else {}
 

@@ -2,7 +2,7 @@
 
 The threads of a process do not go on in its fork, so nothing moves the loop that they ran. Sockets, and what the kernel
 knows of them for a loop, are shared by both: a byte that the fork writes, or a socket that its loop forgets, is missing
-in the process that opened it. So what has a thread, a loop or a socket keeps a `Home`, and asks it first.
+in the process that opened it. So what has a thread, a loop or a socket keeps a `OwnerProcess`, and asks it first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from osrdyne_protocol.errors import OtherProcess
 
 
-class Home:
+class OwnerProcess:
     """The process in which something was opened."""
 
     __slots__ = ("_process",)

@@ -23,7 +23,7 @@ _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u206
 def logger(name: str) -> logging.LoggerAdapter[logging.Logger]:
     """Return the logger of a module, whose messages say their fields (`extra`), and show bounded tracebacks."""
     logging.getLogger(name).addFilter(bound_traceback)
-    return _Telling(logging.getLogger(name))
+    return _LogAdapter(logging.getLogger(name))
 
 
 def bound_traceback(record: logging.LogRecord) -> bool:
@@ -52,7 +52,7 @@ class LogLine:
         return self.text + as_text(self.fields)
 
 
-class _Telling(logging.LoggerAdapter[logging.Logger]):
+class _LogAdapter(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         fields = kwargs.get("extra")
         return (LogLine(msg, fields) if fields else msg), kwargs

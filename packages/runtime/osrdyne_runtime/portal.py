@@ -14,7 +14,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.forks import OwnerProcess, keep
 
 log = log_lines.logger(__name__)
 
@@ -100,7 +100,7 @@ class Portal:
         self._closed = closed
         # Held while work is handed over, so that none comes after the end. A signal or a finalizer may come meanwhile.
         self._lock = threading.RLock()
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
         #: Ends what the thread does.
@@ -132,7 +132,7 @@ class Portal:
         self.check_here()
         if self._home is not None:
             raise self._closed(f"this {self._name} was opened before; make another one")
-        self._home = Home()
+        self._home = OwnerProcess()
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         thread = threading.Thread(target=self._run, args=(context, opened), name=f"osrdyne {self._name}", daemon=True)
         try:

@@ -26,7 +26,7 @@ GATHER_TIME_SECONDS = 0.05
 #: This many events leave without waiting longer: they are some 50 kB, and fit into one message.
 MOST_WAITING = 300
 #: Clocks that keep time by the network differ by less, in milliseconds.
-CLOCKS_DIFFER = 1_000
+CLOCKS_DIFFER_MS = 1_000
 
 
 def queued_ms(message: Message, *, serves_for: float, now_ms: int) -> int | None:
@@ -42,7 +42,7 @@ def queued_ms(message: Message, *, serves_for: float, now_ms: int) -> int | None
         return None
     waited = now_ms - published
     # Of another clock, only as much is believed as may be true.
-    return max(0, waited) if -CLOCKS_DIFFER <= waited <= 1000 * serves_for else None
+    return max(0, waited) if -CLOCKS_DIFFER_MS <= waited <= 1000 * serves_for else None
 
 
 class ActivityEvents:

@@ -49,7 +49,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hand:
+class WorkInHand:
     """What a worker has in hand, and how it came to that."""
 
     #: It takes requests; False while its suspects are run.
@@ -79,7 +79,7 @@ def latest(now: float, seconds_left: float | None) -> float:
     return now + min(LONGEST_WAIT_SECONDS, math.inf if seconds_left is None else WAIT_SHARE * max(0.0, seconds_left))
 
 
-def plan(hand: Hand, now: float) -> Step:
+def plan(hand: WorkInHand, now: float) -> Step:
     """Return what to do next."""
     if hand.suspects and now >= hand.back_at:
         return Step.GIVE_BACK
@@ -204,8 +204,8 @@ class Suspects:
         self.give_back(session)
         self._held = [first]
 
-    def _hand(self, running: int) -> Hand:
-        return Hand(
+    def _hand(self, running: int) -> WorkInHand:
+        return WorkInHand(
             takes=self._takes,
             one_by_one=self.one_by_one,
             passed=self._passed,

@@ -44,14 +44,14 @@ async def test_what_was_sent_and_what_was_closed_is_forgotten() -> None:
 
 
 async def test_a_peer_that_opens_and_closes_at_once_refuses_the_connection() -> None:
-    class Refusing(ScriptedPeer):
+    class RefusingPeer(ScriptedPeer):
         def on_connection_remote_open(self, event: Any) -> None:
             super().on_connection_remote_open(event)
             self.connection.condition = Condition("amqp:not-allowed", "no such host")
             self.connection.close()
 
     lost: list[MessagingError] = []
-    async with serving(Refusing()) as port:
+    async with serving(RefusingPeer()) as port:
         with pytest.raises(ConnectFailed, match="closed the connection: no such host"):
             await BusConnection.connect("127.0.0.1", port, lost=lost.append)
     assert lost == []
@@ -71,12 +71,12 @@ async def test_a_message_that_was_settled_without_an_outcome_is_not_taken_for_de
 
 
 async def test_a_message_that_was_modified_is_told_apart_from_one_that_was_released() -> None:
-    class Modifying(ScriptedPeer):
+    class ModifyingPeer(ScriptedPeer):
         def took(self, delivery: Any) -> None:
             delivery.update(Delivery.MODIFIED)
             delivery.settle()
 
-    async with serving(Modifying()) as port:
+    async with serving(ModifyingPeer()) as port:
         made = await BusConnection.connect("127.0.0.1", port)
         link = await made.sender("q")
         with pytest.raises(MessagingError, match="was modified: a receiver gave it back, and may have begun"):
@@ -316,12 +316,12 @@ async def test_a_message_waits_while_the_peer_withdraws_its_credit_and_then_leav
 
 
 async def test_a_link_that_is_detached_with_an_error_ends_what_is_under_way_with_its_reason() -> None:
-    class Detaching(ScriptedPeer):
+    class DetachingPeer(ScriptedPeer):
         def took(self, delivery: Any) -> None:
             delivery.link.condition = Condition("amqp:resource-limit-exceeded", "the disk is full")
             delivery.link.close()
 
-    async with serving(Detaching()) as port, AsyncBus(f"amqp://127.0.0.1:{port}") as bus:
+    async with serving(DetachingPeer()) as port, AsyncBus(f"amqp://127.0.0.1:{port}") as bus:
         for send in (AsyncBusClient(bus).call, AsyncBusClient(bus).cast):
             with pytest.raises(OutcomeUnknown, match="the disk is full; it may have been delivered"):
                 await send(Target("maps"), "find", timeout=PATIENCE_SECONDS)

@@ -72,13 +72,13 @@ async def test_a_large_message_to_a_slow_peer_is_given_to_the_engine_in_pieces_a
 
 
 async def test_a_message_of_which_the_peer_has_a_part_when_it_ends_the_link_is_not_sent_again() -> None:
-    class Ending(SlowPeer):
+    class EndingPeer(SlowPeer):
         def came(self, delivery: Any, link: Any) -> bool:
             link.condition = proton.Condition("amqp:internal-error", "enough")
             link.close()
             return True
 
-    peer = Ending()
+    peer = EndingPeer()
     async with serving(peer) as port:
         connection = await BusConnection.connect("127.0.0.1", port)
         sender = peer.sender = await connection.sender("a")
@@ -88,7 +88,7 @@ async def test_a_message_of_which_the_peer_has_a_part_when_it_ends_the_link_is_n
 
 
 async def test_a_message_that_the_peer_refuses_while_it_comes_fails_at_once_and_the_next_one_follows() -> None:
-    class Refusing(SlowPeer):
+    class RefusingPeer(SlowPeer):
         def came(self, delivery: Any, link: Any) -> bool:
             if self._size >= PIECE and delivery.local_state != Delivery.REJECTED:
                 delivery.local.condition = proton.Condition("test:enough", "enough")
@@ -100,7 +100,7 @@ async def test_a_message_that_the_peer_refuses_while_it_comes_fails_at_once_and_
                 delivery.update(Delivery.ACCEPTED)
             delivery.settle()
 
-    peer = Refusing()
+    peer = RefusingPeer()
     async with serving(peer) as port:
         connection = await BusConnection.connect("127.0.0.1", port)
         sender = peer.sender = await connection.sender("a")

@@ -37,7 +37,7 @@ async def test_a_peer_that_has_used_up_its_credit_is_a_line_for_those_who_look(
     assert lines == [f'a peer has used up its credit peer="127.0.0.1:{port}" address="maps"']
 
 
-class Cut:
+class CutSocket:
     """A socket that was cut: asyncio notices at the first write, and says so of each further one."""
 
     writes = 0
@@ -53,7 +53,7 @@ class Cut:
 
 
 async def test_nothing_more_is_written_once_a_connection_was_cut() -> None:
-    peer, cut = ScriptedPeer(), Cut()
+    peer, cut = ScriptedPeer(), CutSocket()
     async with serving(peer) as port:
         connection = await BusConnection.connect("127.0.0.1", port)
         sender = await connection.sender("maps")

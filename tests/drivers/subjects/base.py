@@ -72,7 +72,7 @@ class Subject(ABC):
         """Closes the drivers, and removes what they started."""
 
 
-class Owning(Subject):
+class OwningSubject(Subject):
     """A driver that starts and stops workers. All of them are `stub_worker.py`, given `WORKER_URI`."""
 
     owns_workers = True

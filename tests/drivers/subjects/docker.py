@@ -20,7 +20,7 @@ from osrdyne_pool.settings import PoolSettings
 from testbed import docker
 from testbed.docker import Docker
 from testbed.waiting import until_async
-from tests.drivers.subjects.base import WORKER_URI, Owning
+from tests.drivers.subjects.base import WORKER_URI, OwningSubject
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Engine:
         return self.docker.environment.get("DOCKER_HOST")
 
 
-class DockerSubject(Owning):
+class DockerSubject(OwningSubject):
     """Workers are containers on the network of this machine; each test has a pool of its own."""
 
     name = "docker"

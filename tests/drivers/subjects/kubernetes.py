@@ -27,7 +27,7 @@ from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
 from testbed.kubernetes import building
 from testbed.kubernetes.cluster import WORKER_IMAGE, Cluster
-from tests.drivers.subjects.base import WORKER_URI, Owning
+from tests.drivers.subjects.base import WORKER_URI, OwningSubject
 
 Manifest = dict[str, Any]
 
@@ -107,7 +107,7 @@ def worker_processes() -> dict[int, dict[str, str]]:
     return found
 
 
-class KubernetesSubject(Owning):
+class KubernetesSubject(OwningSubject):
     """Groups are Deployments of one namespace; each test has pools of its own there."""
 
     name = "kubernetes"

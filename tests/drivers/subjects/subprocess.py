@@ -13,7 +13,7 @@ from osrdyne.drivers.base import Driver
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning
+from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, OwningSubject
 
 #: The stub worker, started as fast and as small as can be.
 STUB = (sys.executable, "-I", "-S", "-E", str(STUB_WORKER))
@@ -25,7 +25,7 @@ def environment_of(pid: int) -> dict[str, str]:
     return dict(variable.split("=", 1) for variable in variables if variable)
 
 
-class SubprocessSubject(Owning):
+class SubprocessSubject(OwningSubject):
     """Workers are processes of this machine; what runs is known by what writes to its logs."""
 
     name = "subprocess"

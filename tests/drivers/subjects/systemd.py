@@ -17,14 +17,14 @@ from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
 from testbed.docker import DockerFailed
 from testbed.systemd import Systemd, machine
-from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning
+from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, OwningSubject
 from tests.drivers.subjects.subprocess import environment_of
 
 #: The stub worker, on the machine's own Python.
 STUB = f"/usr/bin/python3 -I -S -E {STUB_WORKER}"
 
 
-class SystemdSubject(Owning):
+class SystemdSubject(OwningSubject):
     """Workers are units of one template; the test's pool has a template of its own."""
 
     name = "systemd"

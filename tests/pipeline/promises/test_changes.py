@@ -13,7 +13,7 @@ import pytest
 from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.promises import changes, loop, text
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.promises.going_back import going_back
 from osrdyne_pipeline.promises.verdict import BROKEN, KEPT, Review
 from osrdyne_pipeline.recommendation.edit.change import FileChange
@@ -26,7 +26,13 @@ SPANS = Delays(60.0, 15.0, ("mon 10:00-12:00",), ((3300.0, 3900.0),))
 BEFORE = PoolSettings("core", overrides={"vip": THEIRS, "LAX": REPLACED})
 AFTER = PoolSettings("core", unbind_delay=1185.0, stop_delay=15.0, overrides={"vip": THEIRS, "LAX": SPANS, "BOS": LONG})
 CHANGE = AppliedChange(
-    1_764_288_000.5, BEFORE, AFTER, PROMISE, Usual(1.25, 18.0), (("--settings", "/etc/x.toml"),), ("LAX", "BOS")
+    1_764_288_000.5,
+    BEFORE,
+    AFTER,
+    PROMISE,
+    ReplayCorrection(1.25, 18.0),
+    (("--settings", "/etc/x.toml"),),
+    ("LAX", "BOS"),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.promises.waiting import waits
 from osrdyne_pipeline.recommendation.advice import AdviceRequest, KnownCalls, recommend
 from osrdyne_pipeline.recommendation.calls import DAY
@@ -22,11 +22,11 @@ PARTLY = PoolSettings("core", overrides={"LAX": OLD, "BOS": OWN})
 
 
 def change(day: float, before: PoolSettings = BEFORE, after: PoolSettings = AFTER) -> AppliedChange:
-    return AppliedChange(MONDAY + day * DAY, before, after, PROMISE, Usual(), (), ("LAX", "BOS"))
+    return AppliedChange(MONDAY + day * DAY, before, after, PROMISE, ReplayCorrection(), (), ("LAX", "BOS"))
 
 
 def back(day: float, after: PoolSettings = BEFORE) -> AppliedChange:
-    return AppliedChange(MONDAY + day * DAY, AFTER, after, None, Usual(), (), ("LAX", "BOS"))
+    return AppliedChange(MONDAY + day * DAY, AFTER, after, None, ReplayCorrection(), (), ("LAX", "BOS"))
 
 
 def test_nothing_was_taken_back_so_nothing_is_waited_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, Replay
 from osrdyne_pipeline.recommendation.choices import behaviour
 from osrdyne_pipeline.recommendation.choices.options import PARTS, options
-from osrdyne_pipeline.recommendation.choices.spans import Likely, few, kept, within
+from osrdyne_pipeline.recommendation.choices.spans import CallLikelihood, few, kept, within
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy
 from osrdyne_pipeline.recommendation.replay import replay
 from osrdyne_pool.settings import MOST_PREWARMS, Delays
@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 def test_a_key_called_every_hour_is_kept_a_minute_and_again_shortly_before_the_next_call() -> None:
     idle = np.full(50, HOUR + 20)
-    spans = Likely(idle, np.ones(50, bool), 0.0).spans(1.0)
+    spans = CallLikelihood(idle, np.ones(50, bool), 0.0).spans(1.0)
     assert spans[0].tolist() == [0.0, 60.0]
     assert spans[1, 0] == pytest.approx(59 * 60)
     assert HOUR + 20 < spans[1, 1] <= HOUR + 120
@@ -28,7 +28,7 @@ def test_a_key_called_every_hour_is_kept_a_minute_and_again_shortly_before_the_n
 def test_a_higher_price_keeps_no_longer() -> None:
     rng = np.random.default_rng(3)
     idle = rng.exponential(1800, 300)
-    likely = Likely(idle, np.ones(300, bool), 0.03)
+    likely = CallLikelihood(idle, np.ones(300, bool), 0.03)
     lengths = [float(np.diff(likely.spans(price), axis=1).sum()) for price in (0.1, 1.0, 4.0, 100.0)]
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[0] > lengths[-1]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
-from osrdyne_pipeline.ingest import Ingested, IngestRules, ingest_stream
+from osrdyne_pipeline.ingest import IngestProgress, IngestRules, ingest_stream
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import datasource, stream
@@ -45,7 +45,7 @@ def test_each_run_goes_on_where_the_last_one_stopped(spark: SparkSession, lake: 
 def test_following_takes_in_what_comes_until_it_is_stopped(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
-    stop, seen = threading.Event(), [Ingested()]
+    stop, seen = threading.Event(), [IngestProgress()]
     uri_file = str(pool_events.uri_file)
 
     def follow() -> None:

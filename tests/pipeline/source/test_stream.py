@@ -69,13 +69,13 @@ def test_a_first_delivery_behind_the_broker_s_answer_is_not_taken_for_the_end(
     pool_events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool_events.send(20)
-    consume = consumer.Reading._consume
+    consume = consumer.StreamConsumer._consume
 
-    def answered_before(self: consumer.Reading, frame: object) -> None:
+    def answered_before(self: consumer.StreamConsumer, frame: object) -> None:
         self._question(frame)
         self._connection.ioloop.call_later(0.2, lambda: consume(self, frame))
 
-    monkeypatch.setattr(consumer.Reading, "_consume", answered_before)
+    monkeypatch.setattr(consumer.StreamConsumer, "_consume", answered_before)
     found = stream.message_at(pool_events.monitor_uri, pool_events.stream, 15)
     assert found is not None
     assert found.offset == 15
@@ -86,16 +86,16 @@ def test_a_range_that_seems_to_end_early_is_read_to_its_end(
     pool_events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool_events.send(20)
-    consume, early = consumer.Reading._consume, [True]
+    consume, early = consumer.StreamConsumer._consume, [True]
 
-    def ends_early(self: consumer.Reading, frame: object) -> None:
+    def ends_early(self: consumer.StreamConsumer, frame: object) -> None:
         if early:
             early.pop()
             self._finish()
         else:
             consume(self, frame)
 
-    monkeypatch.setattr(consumer.Reading, "_consume", ends_early)
+    monkeypatch.setattr(consumer.StreamConsumer, "_consume", ends_early)
     assert offsets(pool_events, 5, 20) == list(range(5, 20))
     assert not early
 

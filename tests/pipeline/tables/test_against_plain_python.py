@@ -30,7 +30,7 @@ pytestmark = pytest.mark.full
 
 
 @dataclass(frozen=True)
-class Made:
+class RandomHistory:
     """One random history, and its tables by both."""
 
     history: list[Event]
@@ -39,9 +39,9 @@ class Made:
 
 
 @pytest.fixture(scope="module", params=[1])
-def made(spark: SparkSession, request: pytest.FixtureRequest) -> Made:
+def made(spark: SparkSession, request: pytest.FixtureRequest) -> RandomHistory:
     history = random_history(request.param, keys=150, events_of_a_key=40)
-    return Made(history, made_of(spark, history), made_plainly(history))
+    return RandomHistory(history, made_of(spark, history), made_plainly(history))
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,19 @@ def made(spark: SparkSession, request: pytest.FixtureRequest) -> Made:
         *("starts", "bill", "key_classes"),
     ],
 )
-def test_a_table_is_what_plain_python_makes_of_the_same_events(made: Made, table: str) -> None:
+def test_a_table_is_what_plain_python_makes_of_the_same_events(made: RandomHistory, table: str) -> None:
     assert made.spark.tuples(table) == made.plain[table]
 
 
-def test_the_small_engine_makes_the_same_rows_of_every_table(made: Made, lake: Lake) -> None:
+def test_the_small_engine_makes_the_same_rows_of_every_table(made: RandomHistory, lake: Lake) -> None:
     small = made_small(lake, made.history)
     for name in made.spark.rows:
         assert small[name] == made.spark.tuples(name), name
 
 
-def test_each_question_that_either_engine_is_asked_has_one_answer(made: Made, spark: SparkSession, lake: Lake) -> None:
+def test_each_question_that_either_engine_is_asked_has_one_answer(
+    made: RandomHistory, spark: SparkSession, lake: Lake
+) -> None:
     made_small(lake, made.history)
     day = min(row["day"] for row in made.spark.rows["cold_starts"]).toordinal() - date(1970, 1, 1).toordinal()
     begin, end = ((day + number) * DAY for number in (1, 3))
@@ -89,14 +91,14 @@ def test_each_question_that_either_engine_is_asked_has_one_answer(made: Made, sp
     assert all(map(sum, small["came"]))
 
 
-def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) -> None:
+def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: RandomHistory) -> None:
     ours, theirs = made.spark.tuples("forecast"), made.plain["forecast"]
     assert [row[:3] for row in ours] == [row[:3] for row in theirs]
     for row, other in zip(ours, theirs, strict=True):
         assert row[3:] == pytest.approx(other[3:])
 
 
-def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: Made) -> None:
+def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: RandomHistory) -> None:
     again = list(made.history)
     random.Random(2).shuffle(again)
     again += [event._replace(source="zzz") for event in again[::3]]
@@ -105,7 +107,7 @@ def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: 
         assert other.tuples(table) == made.spark.tuples(table), table
 
 
-def test_the_parts_of_each_request_sum_to_the_whole(made: Made) -> None:
+def test_the_parts_of_each_request_sum_to_the_whole(made: RandomHistory) -> None:
     done = [row for row in made.spark.rows["requests"] if row["done_ms"] is not None]
     assert done
     for row in done:
@@ -114,7 +116,7 @@ def test_the_parts_of_each_request_sum_to_the_whole(made: Made) -> None:
         assert sum(parts) == row["total_ms"] == row["done_ms"] - row["seen_ms"]
 
 
-def test_sums_over_days_and_keys_are_the_sums_of_requests_and_lives(made: Made) -> None:
+def test_sums_over_days_and_keys_are_the_sums_of_requests_and_lives(made: RandomHistory) -> None:
     def total(table: str, column: str) -> int:
         return sum(row[column] or 0 for row in made.spark.rows[table])
 
@@ -129,7 +131,7 @@ def test_sums_over_days_and_keys_are_the_sums_of_requests_and_lives(made: Made) 
     assert total("cold_starts", "starts") == len(made.spark.rows["lives"])
 
 
-def test_no_day_of_a_life_is_busier_than_it_is_long(made: Made) -> None:
+def test_no_day_of_a_life_is_busier_than_it_is_long(made: RandomHistory) -> None:
     lives = made.spark.rows["lives"]
     assert lives
     for life in lives:

@@ -15,7 +15,7 @@ from osrdyne_amqp.errors import BrokerError, ChannelClosed, NotFound
 pytestmark = pytest.mark.looptime
 
 
-class Consumed(Channel):
+class ConsumerChannel(Channel):
     """A channel on which the test says what happens to the consumer."""
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class Consumed(Channel):
         return await asyncio.shield(self.end)
 
 
-def consuming(channel: Consumed, begun: list[str]) -> asyncio.Task[BrokerError | None]:
+def consuming(channel: ConsumerChannel, begun: list[str]) -> asyncio.Task[BrokerError | None]:
     return asyncio.ensure_future(
         consume_until_end(channel, "q", lambda _: None, on_begin=lambda: begun.append("begun"), no_ack=True)
     )
 
 
 async def test_the_reason_is_returned_when_the_channel_ends() -> None:
-    channel, begun = Consumed(), list[str]()
+    channel, begun = ConsumerChannel(), list[str]()
     task = consuming(channel, begun)
     await asyncio.sleep(1.0)
     assert (begun, channel.no_ack, task.done()) == (["begun"], True, False)
@@ -60,7 +60,7 @@ async def test_the_reason_is_returned_when_the_channel_ends() -> None:
 
 
 async def test_a_consumer_that_the_broker_cancels_ends_without_a_reason_and_leaves_no_task() -> None:
-    channel, others = Consumed(), asyncio.all_tasks()
+    channel, others = ConsumerChannel(), asyncio.all_tasks()
     task = consuming(channel, [])
     await asyncio.sleep(1.0)
     channel.cancel_by_broker()
@@ -70,7 +70,7 @@ async def test_a_consumer_that_the_broker_cancels_ends_without_a_reason_and_leav
 
 
 async def test_a_queue_that_cannot_be_consumed_raises_the_refusal_and_never_begins() -> None:
-    channel, begun = Consumed(), list[str]()
+    channel, begun = ConsumerChannel(), list[str]()
     channel.refuses = True
     with pytest.raises(NotFound):
         await consuming(channel, begun)

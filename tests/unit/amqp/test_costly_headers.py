@@ -72,7 +72,7 @@ def test_a_value_that_was_kept_unread_is_read_on_demand() -> None:
     assert Opaque(b"").read() == Opaque(b"")
 
 
-class Receiving:
+class ReceivingChannel:
     """A channel that receives messages with these headers."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Receiving:
 def test_a_message_with_too_many_headers_says_so_and_its_other_properties_are_read() -> None:
     fields = {f"h{number}": None for number in range(MOST_FIELDS + 1)}
 
-    message = Receiving().receive({"headers": fields, "reply_to": "r", "correlation_id": "c"}, b"body")
+    message = ReceivingChannel().receive({"headers": fields, "reply_to": "r", "correlation_id": "c"}, b"body")
 
     assert message.malformed is not None
     assert f"more than {MOST_FIELDS}" in message.malformed
@@ -110,15 +110,15 @@ def test_a_message_with_too_many_headers_says_so_and_its_other_properties_are_re
         "c",
     )
     fields.popitem()
-    assert Receiving().receive({"headers": fields}, b"").properties.headers == fields
+    assert ReceivingChannel().receive({"headers": fields}, b"").properties.headers == fields
 
 
 def test_what_the_broker_and_the_daemon_add_to_a_message_does_not_count_to_its_headers() -> None:
     fields = {f"h{number}": None for number in range(MOST_FIELDS)} | dict.fromkeys(ADDED)
 
-    assert Receiving().receive({"headers": fields}, b"").properties.headers == fields
+    assert ReceivingChannel().receive({"headers": fields}, b"").properties.headers == fields
     fields["x-more"] = None
-    assert Receiving().receive({"headers": fields}, b"").malformed is not None
+    assert ReceivingChannel().receive({"headers": fields}, b"").malformed is not None
 
 
 SIZES: dict[str, tuple[Callable[[], dict[str, Any]], int]] = {
@@ -134,7 +134,7 @@ SIZES: dict[str, tuple[Callable[[], dict[str, Any]], int]] = {
 def test_the_size_of_a_message_counts_its_headers_and_what_is_made_of_them(
     headers: Callable[[], dict[str, Any]], least: int
 ) -> None:
-    message = Receiving().receive({"headers": headers()}, b"body!")
+    message = ReceivingChannel().receive({"headers": headers()}, b"body!")
 
     assert least <= message.size <= least * 10 + 1000
 
@@ -142,7 +142,7 @@ def test_the_size_of_a_message_counts_its_headers_and_what_is_made_of_them(
 def test_headers_that_were_not_kept_do_not_count() -> None:
     fields = {f"h{number}": None for number in range(MOST_FIELDS + 1)}
 
-    assert Receiving().receive({"headers": fields}, b"body!").size == 5
+    assert ReceivingChannel().receive({"headers": fields}, b"body!").size == 5
 
 
 def test_a_decimal_is_read_with_its_places_whatever_its_digits() -> None:

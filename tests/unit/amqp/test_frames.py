@@ -9,7 +9,7 @@ from pika import BasicProperties, spec
 from pika.frame import Body, Header, Method, decode_frame
 
 from osrdyne_amqp.codec import frames
-from osrdyne_amqp.codec.table import Malformed
+from osrdyne_amqp.codec.table import MalformedTable
 from osrdyne_amqp.errors import Unencodable
 
 FRAME_MAX = 131072
@@ -126,7 +126,7 @@ BROKEN_HEADERS = {
 
 @pytest.mark.parametrize("header", BROKEN_HEADERS.values(), ids=BROKEN_HEADERS.keys())
 def test_a_content_header_that_cannot_be_read_says_so(header: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedTable):
         frames.read_properties(header)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_amqp.codec.table import BinaryText, Malformed, Opaque, read_table
+from osrdyne_amqp.codec.table import BinaryText, MalformedTable, Opaque, read_table
 from osrdyne_amqp.codec.table_writing import write_table
 from osrdyne_amqp.errors import Unencodable
 
@@ -139,7 +139,7 @@ def test_names_that_are_not_utf8_are_bytes() -> None:
 
 @pytest.mark.parametrize("cut", [b"", b"\x00\x00", b"\x00\x00\x00\x05abc"])
 def test_a_table_whose_size_does_not_fit_is_malformed(cut: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedTable):
         read_table(cut)
 
 

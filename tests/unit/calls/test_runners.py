@@ -162,15 +162,20 @@ async def test_a_request_that_was_taken_back_from_an_executor_has_no_outcome() -
 
 
 async def test_what_is_called_decides_whether_a_handler_runs_on_the_loop() -> None:
-    class Called:
+    class CountingHandler:
         async def __call__(self, request: Request) -> bytes:
             return request.body
 
     async def handle(request: Request) -> bytes:
         return request.body
 
-    assert [is_async(handler) for handler in (handle, Called(), partial(handle), upper)] == [True, True, True, False]
-    assert isinstance(runner_of(Called(), 1, None), OnLoop)
+    assert [is_async(handler) for handler in (handle, CountingHandler(), partial(handle), upper)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert isinstance(runner_of(CountingHandler(), 1, None), OnLoop)
 
 
 async def test_a_thread_goes_on_where_the_outcome_of_a_handler_cannot_be_read() -> None:

@@ -180,7 +180,7 @@ async def test_a_call_that_the_broker_took_before_the_alarm_waits_for_its_worker
     assert "the broker took the request, and is in an alarm (low on disk)" in str(error)
 
 
-class Proven:
+class ProvenChannel:
     """A channel on which requests of a key leave at once."""
 
     def send(self, *_: object, **__: object) -> None:
@@ -190,7 +190,7 @@ class Proven:
 @pytest.mark.parametrize(("reason", "wait"), [(None, Wait.SENT), ("low on disk", Wait.BLOCKED)])
 async def test_a_call_without_confirms_that_was_written_may_be_with_the_broker(reason: str | None, wait: Wait) -> None:
     link = Link()
-    link.lanes.shared = lambda key: Proven()  # type: ignore[assignment,method-assign]
+    link.lanes.shared = lambda key: ProvenChannel()  # type: ignore[assignment,method-assign]
     link.blocked_reason = reason
     core = core_of(link, confirm=False)
     asked(core)

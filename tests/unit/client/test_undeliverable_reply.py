@@ -60,15 +60,15 @@ async def test_a_client_that_is_not_let_in_keeps_its_reply_queue(monkeypatch: py
 async def test_only_a_crash_after_the_client_was_let_in_is_one_on_its_replies(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    class Ended:
+    class EndedConnection:
         async def channel(self, **_: object) -> object:
             raise ConnectionLost("it ended", code=code)
 
         async def close(self) -> None:
             """It has ended."""
 
-    async def let_in(*_: object, **__: object) -> Ended:
-        return Ended()
+    async def let_in(*_: object, **__: object) -> EndedConnection:
+        return EndedConnection()
 
     monkeypatch.setattr(Connection, "open", let_in)
 

@@ -31,7 +31,7 @@ kind = "noop"
 """
 
 
-class Nothing:
+class IdleConnection:
     """A connection over which nothing is done."""
 
     async def close(self) -> None:
@@ -45,8 +45,8 @@ async def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     made = Daemon(load(file), Metrics())
     made.open()
 
-    async def connect(*_: Any) -> Nothing:
-        return Nothing()
+    async def connect(*_: Any) -> IdleConnection:
+        return IdleConnection()
 
     monkeypatch.setattr(made, "_connect", connect)
     yield made

@@ -17,7 +17,7 @@ STOPPING = Container("c", "42", "t", "running", stopping=True)
 
 
 @dataclass
-class Remembering:
+class RememberingEngine:
     """Stands in for an engine with one container: what it remembers of it, and its grace."""
 
     remembers: list[str]
@@ -55,7 +55,7 @@ class Clock:
 class Scene:
     """One daemon's view of one engine."""
 
-    engine: Remembering
+    engine: RememberingEngine
     clock: Clock = field(default_factory=Clock)
 
     def stops(self) -> Stops:
@@ -64,7 +64,7 @@ class Scene:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    made = Scene(Remembering(["start", "rename"]))
+    made = Scene(RememberingEngine(["start", "rename"]))
     monkeypatch.setattr(stopping, "time", made.clock)
     return made
 

@@ -48,7 +48,7 @@ class ScriptedCluster:
             yield one
 
 
-class Seen:
+class MirrorView:
     """A mirror of a scripted cluster, and what it has reported."""
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Seen:
 
 
 @pytest.fixture
-async def seen() -> Seen:
-    return Seen()
+async def seen() -> MirrorView:
+    return MirrorView()
 
 
 @contextlib.asynccontextmanager
-async def running(seen: Seen) -> AsyncIterator[None]:
+async def running(seen: MirrorView) -> AsyncIterator[None]:
     task = asyncio.create_task(seen.mirror.run())
     try:
         await seen.mirror.ready(60)
@@ -88,7 +88,7 @@ async def running(seen: Seen) -> AsyncIterator[None]:
 pytestmark = pytest.mark.looptime
 
 
-async def test_it_lists_once_and_follows_from_there(seen: Seen) -> None:
+async def test_it_lists_once_and_follows_from_there(seen: MirrorView) -> None:
     seen.cluster.listing = ([found("a", 3)], "5")
     async with running(seen):
         await seen.settled(event("ADDED", "b", 6), event("MODIFIED", "a", 7), event("DELETED", "b", 8))
@@ -97,14 +97,16 @@ async def test_it_lists_once_and_follows_from_there(seen: Seen) -> None:
     assert (seen.cluster.listed, seen.cluster.watched) == (1, ["5"])
 
 
-async def test_a_watch_that_ends_goes_on_where_it_ended(seen: Seen) -> None:
+async def test_a_watch_that_ends_goes_on_where_it_ended(seen: MirrorView) -> None:
     async with running(seen):
         await seen.settled(event("ADDED", "a", 6), {"type": "BOOKMARK", "object": found("", 9)}, None)
     assert (seen.cluster.listed, seen.cluster.watched) == (1, ["1", "9"])
 
 
 @pytest.mark.parametrize("why", [ApiRefused("too old", 410), DriverError("connection lost"), RuntimeError("a mistake")])
-async def test_a_watch_that_breaks_is_made_again_and_only_what_differs_is_reported(seen: Seen, why: Exception) -> None:
+async def test_a_watch_that_breaks_is_made_again_and_only_what_differs_is_reported(
+    seen: MirrorView, why: Exception
+) -> None:
     seen.cluster.listing = ([found("stays", 2), found("goes", 2), found("changes", 2)], "5")
     async with running(seen):
         seen.told.clear()
@@ -116,7 +118,9 @@ async def test_a_watch_that_breaks_is_made_again_and_only_what_differs_is_report
     assert seen.cluster.watched == ["5", "9"]
 
 
-async def test_while_the_cluster_is_away_the_reason_is_reported_and_it_is_asked_ever_more_rarely(seen: Seen) -> None:
+async def test_while_the_cluster_is_away_the_reason_is_reported_and_it_is_asked_ever_more_rarely(
+    seen: MirrorView,
+) -> None:
     seen.cluster.listing = DriverError("no answer; it is tried again")
     task = asyncio.create_task(seen.mirror.run())
     with pytest.raises(DriverError, match="no answer"):
@@ -130,7 +134,7 @@ async def test_while_the_cluster_is_away_the_reason_is_reported_and_it_is_asked_
 
 
 async def test_a_watch_that_is_refused_does_not_list_without_pause_and_is_logged_once(
-    seen: Seen, caplog: pytest.LogCaptureFixture
+    seen: MirrorView, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(seen):
         for _ in range(200):
@@ -140,7 +144,7 @@ async def test_a_watch_that_is_refused_does_not_list_without_pause_and_is_logged
         assert [record.reason for record in caplog.records] == ["cannot watch: forbidden"]  # type: ignore[attr-defined]
 
 
-async def test_an_answer_is_seen_before_the_watch_reports_it_and_reported_once(seen: Seen) -> None:
+async def test_an_answer_is_seen_before_the_watch_reports_it_and_reported_once(seen: MirrorView) -> None:
     async with running(seen):
         assert seen.mirror.put(found("a", 6)) is not None
         assert seen.versions() == {"a": 6}
@@ -148,7 +152,7 @@ async def test_an_answer_is_seen_before_the_watch_reports_it_and_reported_once(s
     assert seen.told == [(None, "a")]
 
 
-async def test_an_answer_that_is_older_than_what_was_seen_changes_nothing(seen: Seen) -> None:
+async def test_an_answer_that_is_older_than_what_was_seen_changes_nothing(seen: MirrorView) -> None:
     async with running(seen):
         await seen.settled(event("ADDED", "a", 6), event("DELETED", "a", 7))
         # The answer to the request that made it arrives last.
@@ -161,7 +165,7 @@ async def test_an_answer_that_is_older_than_what_was_seen_changes_nothing(seen: 
 
 
 async def test_a_watch_that_was_quiet_for_too_long_is_not_a_failure(
-    seen: Seen, caplog: pytest.LogCaptureFixture
+    seen: MirrorView, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(seen):
         await seen.settled(ApiRefused("too old", 410))
@@ -170,7 +174,7 @@ async def test_a_watch_that_was_quiet_for_too_long_is_not_a_failure(
     assert caplog.records == []
 
 
-async def test_a_listing_that_is_older_than_an_answer_does_not_undo_it(seen: Seen) -> None:
+async def test_a_listing_that_is_older_than_an_answer_does_not_undo_it(seen: MirrorView) -> None:
     async with running(seen):
         seen.mirror.put(found("a", 20))
         seen.cluster.listing = ([], "9")
@@ -179,7 +183,7 @@ async def test_a_listing_that_is_older_than_an_answer_does_not_undo_it(seen: See
         assert seen.versions() == {"a": 20}
 
 
-async def test_an_object_that_was_made_again_meanwhile_has_gone_and_come(seen: Seen) -> None:
+async def test_an_object_that_was_made_again_meanwhile_has_gone_and_come(seen: MirrorView) -> None:
     seen.cluster.listing = ([found("a", 2)], "5")
     async with running(seen):
         seen.cluster.listing = ([found("a", 8, "u2")], "9")
@@ -188,7 +192,7 @@ async def test_an_object_that_was_made_again_meanwhile_has_gone_and_come(seen: S
     assert seen.told == [(None, "a"), ("a", None), (None, "a")]
 
 
-async def test_an_object_that_cannot_be_read_hides_no_other(seen: Seen) -> None:
+async def test_an_object_that_cannot_be_read_hides_no_other(seen: MirrorView) -> None:
     broken: dict[str, Any] = found("broken", 2)
     del broken["metadata"]["uid"]
     seen.cluster.listing = ([broken, found("a", 2)], "5")
@@ -196,7 +200,9 @@ async def test_an_object_that_cannot_be_read_hides_no_other(seen: Seen) -> None:
         assert seen.versions() == {"a": 2}
 
 
-async def test_a_store_that_was_restored_from_a_backup_is_believed_though_its_versions_are_older(seen: Seen) -> None:
+async def test_a_store_that_was_restored_from_a_backup_is_believed_though_its_versions_are_older(
+    seen: MirrorView,
+) -> None:
     # Given a group that was started, and one that was changed, after the backup was made
     seen.cluster.listing = ([found("changed", 40), found("later", 45), found("same", 20)], "50")
     async with running(seen):
@@ -217,7 +223,7 @@ async def test_a_store_that_was_restored_from_a_backup_is_believed_though_its_ve
     ]
 
 
-async def test_so_is_one_that_has_gone_on_past_what_was_seen_before(seen: Seen) -> None:
+async def test_so_is_one_that_has_gone_on_past_what_was_seen_before(seen: MirrorView) -> None:
     seen.cluster.listing = ([found("a", 40)], "50")
     async with running(seen):
         seen.cluster.listing = ([found("a", 12)], "70")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from osrdyne.drivers.base import GroupState, How
-from osrdyne.drivers.systemd.manager import Listed
+from osrdyne.drivers.systemd.manager import ListedUnit
 from osrdyne.drivers.systemd.snapshot import NEW, Snapshot, UnitEvent, event, group_state
 from osrdyne.drivers.systemd.watching import UnitWatch
 
@@ -184,7 +184,7 @@ def test_only_the_run_that_was_asked_to_end_may_end_in_silence() -> None:
 
 def test_what_a_former_daemon_asked_to_stop_is_not_an_error() -> None:
     watching, found = told()
-    assert watching.adopt("a", Listed("deactivating", "stop-sigterm", "stop"))
+    assert watching.adopt("a", ListedUnit("deactivating", "stop-sigterm", "stop"))
     watching.hear("a", properties(FAILED))
     assert [unit.error for _, unit in found] == [None]
 

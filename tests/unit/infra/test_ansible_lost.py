@@ -18,7 +18,7 @@ def module() -> Any:
 
 
 @dataclass
-class Answering:
+class AnsweringBroker:
     """A broker with one answer."""
 
     answer: Any
@@ -40,13 +40,13 @@ def test_it_judges_members_alike(module: Any) -> None:
         for state, term, index in itertools.product(("follower", "leader", "noproc"), (0, 1, ""), (0, 1, ""))
     ]
     for answer in ([], *([member] for member in members), *map(list, itertools.combinations(members, 2))):
-        assert module.never_led(Answering(answer), "v", "q") == quorum.never_led(quorum.read(answer)), answer
+        assert module.never_led(AnsweringBroker(answer), "v", "q") == quorum.never_led(quorum.read(answer)), answer
 
 
 def test_a_queue_of_unknown_state_is_not_lost_and_an_unreachable_broker_is_reported(
     module: Any,
 ) -> None:
-    assert not module.never_led(Answering(None), "v", "q")
-    assert not module.never_led(Answering(None, module.Refused("503")), "v", "q")
+    assert not module.never_led(AnsweringBroker(None), "v", "q")
+    assert not module.never_led(AnsweringBroker(None, module.Refused("503")), "v", "q")
     with pytest.raises(module.Unreachable):
-        module.never_led(Answering(None, module.Unreachable("away")), "v", "q")
+        module.never_led(AnsweringBroker(None, module.Unreachable("away")), "v", "q")

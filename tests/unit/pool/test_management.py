@@ -20,7 +20,7 @@ from osrdyne_pool.broker.management import ManagementAway, ManagementClient, Man
 from testbed.plugins import plugin
 
 
-class Answering(BaseHTTPRequestHandler):
+class AnsweringHandler(BaseHTTPRequestHandler):
     """Answers all requests in one way, and keeps them."""
 
     answer: tuple[int, bytes, dict[str, str]]
@@ -47,7 +47,7 @@ class Answering(BaseHTTPRequestHandler):
 def answering(status: int, text: bytes = b"", **headers: str) -> Iterator[tuple[str, list[Any]]]:
     """Serve one answer; gives the address and what came."""
 
-    class Handler(Answering):
+    class Handler(AnsweringHandler):
         answer = (status, text, headers)
         seen: ClassVar[list[Any]] = []
 

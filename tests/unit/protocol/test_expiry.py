@@ -19,7 +19,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
 from osrdyne_protocol import events, expiry, headers
-from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import A_CALLER, NAMES, SettledDeliveries, StandInLifecycle, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
 NOW, TTL = 1_700_000_000, 60.0
@@ -78,7 +78,7 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
     await asyncio.sleep(100)
     state, publisher = state_of(), StandInPublisher()
     prepare(state)
-    metrics, settled = Metrics(), Settled()
+    metrics, settled = Metrics(), SettledDeliveries()
     async with asyncio.TaskGroup() as tasks:
         responder = DeadLetterResponder(
             state=state,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_relay.time_rules import Looks, PeerWatch
+from osrdyne_relay.time_rules import LookSchedule, PeerWatch
 
 
 def test_looks_double_their_pause_until_something_happens() -> None:
-    looks, dues = Looks(1.0, 15.0, now=100.0), []
+    looks, dues = LookSchedule(1.0, 15.0, now=100.0), []
     for _ in range(6):
         dues.append(looks.due)
         looks.looked(looks.due)

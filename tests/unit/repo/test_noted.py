@@ -11,7 +11,7 @@ import pytest
 
 import noted
 import steps
-from noted import Noted
+from noted import Notes
 from testbed.waiting import until
 
 BROKEN = """
@@ -37,13 +37,13 @@ def line(what: str, test: str, seconds: float) -> str:
 def test_the_progress_counts_failures_and_names_the_tests_that_take_long_the_longest_first() -> None:
     begun = {"t.py::test_new[a::b]": 115.0, "t.py::test_old": 0.5, "t.py::TestX::test_older": 0.0}
 
-    assert noted.progress("unit", 40, Noted(), 120.0) == "unit 40 %"
-    said = noted.progress("security", 89, Noted(["t.py::test_x", "t.py::test_y"], begun), 120.0)
+    assert noted.progress("unit", 40, Notes(), 120.0) == "unit 40 %"
+    said = noted.progress("security", 89, Notes(["t.py::test_x", "t.py::test_y"], begun), 120.0)
     assert said == "security 89 %, 2 failed, test_older for 120 s, test_old for 120 s"
 
 
 def test_the_progress_shows_the_begin_of_a_long_name() -> None:
-    said = noted.progress("unit", 0, Noted([], {f"t.py::test_{'x' * 200}": 0.0}), 30.0)
+    said = noted.progress("unit", 0, Notes([], {f"t.py::test_{'x' * 200}": 0.0}), 30.0)
 
     assert said == f"unit 0 %, test_{'x' * (noted.SHOWN - 5)} for 30 s"
 
@@ -51,9 +51,9 @@ def test_the_progress_shows_the_begin_of_a_long_name() -> None:
 def test_a_test_that_has_ended_does_not_run_and_one_that_failed_twice_counts_once() -> None:
     text = line("begun", "a", 1) + line("begun", "b", 2) + line("failed", "b", 3) + line("failed", "b", 4)
 
-    assert noted.noted(text + line("ended", "a", 5)) == Noted(["b"], {"b": 2})
+    assert noted.noted(text + line("ended", "a", 5)) == Notes(["b"], {"b": 2})
     # A line that is being written
-    assert noted.noted(text + line("ended", "a", 5)[:-3]) == Noted(["b"], {"a": 1, "b": 2})
+    assert noted.noted(text + line("ended", "a", 5)[:-3]) == Notes(["b"], {"a": 1, "b": 2})
 
 
 @pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["one process", "several"])

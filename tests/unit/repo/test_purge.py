@@ -15,7 +15,7 @@ import steps
 Shown = pytest.CaptureFixture[str]
 
 
-class Made:
+class MadeFiles:
     """What the targets made, in a folder of the test's own. Its pool has no process."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,11 +60,11 @@ class Made:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    return Made(tmp_path, monkeypatch)
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeFiles:
+    return MadeFiles(tmp_path, monkeypatch)
 
 
-def all_of_it(made: Made) -> None:
+def all_of_it(made: MadeFiles) -> None:
     made.add("home/.cache/osrdyne/rootfs/a/file")
     made.add("checkout/.venv/bin/python")
     made.add("checkout/.mypy_cache/a")
@@ -73,7 +73,7 @@ def all_of_it(made: Made) -> None:
 
 @pytest.mark.parametrize("argument", ["--confirm=", "--confirm=no", "--confirm=y"])
 def test_without_a_yes_it_shows_what_would_go_with_sizes_and_removes_nothing(
-    argument: str, made: Made, capsys: Shown
+    argument: str, made: MadeFiles, capsys: Shown
 ) -> None:
     all_of_it(made)
     before = made.files()
@@ -89,7 +89,7 @@ def test_without_a_yes_it_shows_what_would_go_with_sizes_and_removes_nothing(
 
 
 def test_with_a_yes_it_stops_the_pool_first_and_all_is_gone_but_what_was_there_before(
-    made: Made, capsys: Shown
+    made: MadeFiles, capsys: Shown
 ) -> None:
     all_of_it(made)
     kept = {"etc/osrdyne/other/settings.toml", "home/.cache/uv/archive", "checkout/README.md"}
@@ -112,7 +112,7 @@ def test_with_a_yes_it_stops_the_pool_first_and_all_is_gone_but_what_was_there_b
     assert "there is nothing to remove" in capsys.readouterr().out
 
 
-def test_a_pool_that_cannot_be_stopped_is_left_as_it_is_and_the_next_purge_goes_on(made: Made) -> None:
+def test_a_pool_that_cannot_be_stopped_is_left_as_it_is_and_the_next_purge_goes_on(made: MadeFiles) -> None:
     all_of_it(made)
     made.script("bin/python", "exit 1")
     before = made.files()
@@ -126,7 +126,7 @@ def test_a_pool_that_cannot_be_stopped_is_left_as_it_is_and_the_next_purge_goes_
     assert not (made.folder / "etc/osrdyne").exists()
 
 
-def package(made: Made, *installed: str) -> None:
+def package(made: MadeFiles, *installed: str) -> None:
     """Have these packages recorded as installed for osrdyne, and installed."""
     made.add("var/lib/osrdyne/packages.json", json.dumps({"installed": installed, "unfinished": None}))
     status = "".join(
@@ -138,7 +138,7 @@ def package(made: Made, *installed: str) -> None:
 
 
 def test_packages_are_listed_with_the_command_that_removes_them_and_stay_recorded_until_then(
-    made: Made, capsys: Shown
+    made: MadeFiles, capsys: Shown
 ) -> None:
     all_of_it(made)
     package(made, "redis-server", "postgresql")
@@ -162,7 +162,7 @@ def test_packages_are_listed_with_the_command_that_removes_them_and_stay_recorde
     ids=["installed for osrdyne", "there before"],
 )
 def test_a_broker_of_the_distribution_keeps_its_data_and_the_output_says_when_they_go(
-    ours: bool, says: str, made: Made, capsys: Shown
+    ours: bool, says: str, made: MadeFiles, capsys: Shown
 ) -> None:
     made.pool(source="package")
     package(made, *([purge.BROKER_PACKAGE] if ours else []))
@@ -174,7 +174,7 @@ def test_a_broker_of_the_distribution_keeps_its_data_and_the_output_says_when_th
     assert (f"apt-get purge --auto-remove {purge.BROKER_PACKAGE}" in said) is ours
 
 
-def test_a_container_goes_with_its_volume_before_what_says_that_there_is_one(made: Made) -> None:
+def test_a_container_goes_with_its_volume_before_what_says_that_there_is_one(made: MadeFiles) -> None:
     file = made.pool(source="container")
 
     found = [step.command for step in purge.of_record(file, record_of(file))]

@@ -30,7 +30,7 @@ class Rig:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingProgram:
     """A program that waits for what is away at its start."""
 
     #: Starts it, has what it needs come back `AWAY_SECONDS` later, and ends it after `AFTER_SECONDS` more.
@@ -46,7 +46,7 @@ def assert_three_kinds_of_lines(
 ) -> None:
     """Raise AssertionError where a program logged another warning, too many lines, none, or one without a reason.
 
-    `needs` and `place` are as in `Waiting`. `late`: seconds within which it notices that what it needs is back.
+    `needs` and `place` are as in `WaitingProgram`. `late`: seconds within which it notices that what it needs is back.
     """
     ours = [record for record in records if record.name.startswith("osrdyne")]
     lines: dict[str, list[str]] = {}

@@ -21,7 +21,7 @@ from osrdyne_worker import serve
 from simulation.model import ModelBroker
 from simulation.model.management import ModelManagement
 from simulation.world import daemon_settings
-from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, Waiting
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, WaitingProgram
 
 POOL, NAMES, USERS = PoolSettings("core"), PoolNames("core"), Users.of("core")
 WORKER = f"amqp://{USERS.worker}:secret@{PLACE}/v"
@@ -109,14 +109,16 @@ async def work_before_the_queue_is_made(rig: Rig) -> None:
 
 BROKER, EVENTS = "the broker", "the exchange of activity events"
 PROGRAMS = {
-    "osrdyne daemon": Waiting(lead, {BROKER}),
-    "osrdyne daemon that stands by": Waiting(stand_by, {BROKER}),
-    "osrdyne daemon without the management API": Waiting(lead_without_management, {BROKER}, "the-model-broker:15672"),
-    "osrdyne daemon whose management API goes away": Waiting(
+    "osrdyne daemon": WaitingProgram(lead, {BROKER}),
+    "osrdyne daemon that stands by": WaitingProgram(stand_by, {BROKER}),
+    "osrdyne daemon without the management API": WaitingProgram(
+        lead_without_management, {BROKER}, "the-model-broker:15672"
+    ),
+    "osrdyne daemon whose management API goes away": WaitingProgram(
         lead_and_lose_management, {"the management API"}, "the-model-broker:15672"
     ),
-    "osrdyne_worker.serve": Waiting(work, {BROKER, EVENTS}),
-    "osrdyne_worker.serve before the queue is made": Waiting(
+    "osrdyne_worker.serve": WaitingProgram(work, {BROKER, EVENTS}),
+    "osrdyne_worker.serve before the queue is made": WaitingProgram(
         work_before_the_queue_is_made, {"the request queue"}, NAMES.request_queue("42")
     ),
 }

@@ -21,7 +21,7 @@ from osrdyne_jobs.database.engines import check_tables, engine_for, migrate
 from osrdyne_jobs.http import app
 from osrdyne_pool.settings import RedoSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, Waiting
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, WaitingProgram
 
 DATABASE = f"postgresql://jobs:secret@{PLACE}/jobs"
 
@@ -139,9 +139,9 @@ async def work_without_database(rig: Rig) -> None:
 
 
 PROGRAMS = {
-    "osrdyne jobs redo": Waiting(redo_without_database, {"the database"}, "later/jobs.db"),
-    "osrdyne jobs redo without a broker": Waiting(redo_without_broker, {"the broker"}),
-    "osrdyne jobs serve": Waiting(serve_without_database, {"the database"}, "later/jobs.db"),
-    "osrdyne jobs serve without a broker": Waiting(serve_without_broker, {"the broker"}),
-    "osrdyne_jobs.JobWorker": Waiting(work_without_database, {"the database"}),
+    "osrdyne jobs redo": WaitingProgram(redo_without_database, {"the database"}, "later/jobs.db"),
+    "osrdyne jobs redo without a broker": WaitingProgram(redo_without_broker, {"the broker"}),
+    "osrdyne jobs serve": WaitingProgram(serve_without_database, {"the database"}, "later/jobs.db"),
+    "osrdyne jobs serve without a broker": WaitingProgram(serve_without_broker, {"the broker"}),
+    "osrdyne_jobs.JobWorker": WaitingProgram(work_without_database, {"the database"}),
 }

@@ -12,7 +12,7 @@ from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.http import server
 from osrdyne_relay.redis.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.worker import RelayWorker
-from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, Waiting
+from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, Rig, WaitingProgram
 
 
 def is_away() -> bool:
@@ -111,8 +111,8 @@ async def work(websocket: bool, rig: Rig) -> None:
 
 PULSES, REFUSED = {"Redis", "the pulses of Redis"}, RedisRefused("It says: WRONGPASS")
 PROGRAMS = {
-    "osrdyne relay serve": Waiting(partial(serve, Away(f"{PLACE}: refused", sent=False)), PULSES),
-    "osrdyne relay serve that Redis refuses": Waiting(partial(serve, REFUSED), PULSES, "WRONGPASS"),
-    "osrdyne_relay.worker.RelayWorker": Waiting(partial(work, True), {"the relay"}),
-    "osrdyne_relay.worker.RelayWorker that polls": Waiting(partial(work, False), {"the relay"}),
+    "osrdyne relay serve": WaitingProgram(partial(serve, Away(f"{PLACE}: refused", sent=False)), PULSES),
+    "osrdyne relay serve that Redis refuses": WaitingProgram(partial(serve, REFUSED), PULSES, "WRONGPASS"),
+    "osrdyne_relay.worker.RelayWorker": WaitingProgram(partial(work, True), {"the relay"}),
+    "osrdyne_relay.worker.RelayWorker that polls": WaitingProgram(partial(work, False), {"the relay"}),
 }

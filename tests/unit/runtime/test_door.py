@@ -15,7 +15,7 @@ from testbed.waiting import PATIENCE_SECONDS, until_async
 LONG = 2 * PATIENCE_SECONDS
 
 
-class Greeting(asyncio.Protocol):
+class GreetingProtocol(asyncio.Protocol):
     """Lets in who says hello, and repeats what it says."""
 
     def __init__(self, door: Door) -> None:
@@ -36,7 +36,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def served(door: Door) -> AsyncIterator[int]:
-    server = await asyncio.get_running_loop().create_server(door.around(lambda: Greeting(door)), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(door.around(lambda: GreetingProtocol(door)), "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -116,7 +116,7 @@ async def test_one_connection_too_many_is_closed_at_once() -> None:
 
 
 async def test_what_came_in_time_is_read_after_the_loop_stood_still() -> None:
-    class Later(Greeting):
+    class Later(GreetingProtocol):
         """Lets in from a task, as a server of HTTP does."""
 
         def data_received(self, data: bytes) -> None:

@@ -72,7 +72,7 @@ def test_debug_lines_come_only_on_request_and_configuring_twice_doubles_nothing(
 # --- many lines of one kind -------------------------------------------------------------------------------------------
 
 
-class Bounded:
+class BoundedLogger:
     """A logger whose handler leaves out repeats, by a clock that a test moves."""
 
     def __init__(self, name: str) -> None:
@@ -91,7 +91,7 @@ class Bounded:
 
 
 def test_a_thousand_warnings_of_one_kind_are_a_few_lines_and_a_count() -> None:
-    bounded = Bounded("thousand")
+    bounded = BoundedLogger("thousand")
     for number in range(1000):
         bounded.log.warning("group failed", extra={"key": number})
     bounded.log.warning("another kind")
@@ -108,7 +108,7 @@ def test_a_thousand_warnings_of_one_kind_are_a_few_lines_and_a_count() -> None:
 
 
 def test_a_few_warnings_are_all_shown_and_nothing_is_said_about_them() -> None:
-    bounded = Bounded("few")
+    bounded = BoundedLogger("few")
     for second in range(0, 300, 25):
         bounded.now = float(second)
         bounded.log.warning("group failed")
@@ -116,7 +116,7 @@ def test_a_few_warnings_are_all_shown_and_nothing_is_said_about_them() -> None:
 
 
 def test_lines_that_are_not_warnings_are_never_left_out() -> None:
-    bounded = Bounded("info")
+    bounded = BoundedLogger("info")
     for _ in range(100):
         bounded.log.info("group started")
     assert len(bounded.messages()) == 100

@@ -19,7 +19,7 @@ from osrdyne_relay.client import AsyncRelayClient, RelayClient
 from tests.unit.command.every_command import COMMANDS
 from tests.unit.repo import named_tests
 from tests.unit.runtime import away_brokers, away_jobs, away_relay
-from tests.unit.runtime.away_at_start import PLACE, Rig, Waiting, assert_three_kinds_of_lines
+from tests.unit.runtime.away_at_start import PLACE, Rig, WaitingProgram, assert_three_kinds_of_lines
 
 BROKER, NODE = f"amqp://user:secret@{PLACE}/v", f"http://{PLACE}"
 JOB = JobType("routes")
@@ -50,7 +50,7 @@ def call_in_thread() -> None:
 
 
 #: Programs that wait.
-WAITING: dict[str, Waiting] = {**away_brokers.PROGRAMS, **away_relay.PROGRAMS, **away_jobs.PROGRAMS}
+WAITING: dict[str, WaitingProgram] = {**away_brokers.PROGRAMS, **away_relay.PROGRAMS, **away_jobs.PROGRAMS}
 #: Programs whose test needs Spark or proton, and the test.
 ELSEWHERE = {
     "osrdyne pipeline ingest": "pipeline/source/test_ingest_away::"

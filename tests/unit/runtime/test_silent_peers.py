@@ -38,7 +38,7 @@ from osrdyne_relay import NodeLost, NodesAway, RedisAway, Relay, RelaySettings
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
 from osrdyne_relay.client.addresses import LOST_AFTER_TIMEOUT_SECONDS
 from osrdyne_relay.worker.service import LAST_ANSWERS_SECONDS
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.waiting import hears, until_in_thread
 from tests.unit.command.every_command import COMMANDS
 from tests.unit.repo import named_tests
@@ -58,7 +58,7 @@ async def in_time(work: Awaitable[T], timeout: float) -> T:
         return await work
 
 
-async def run(*words: str, timeout: float, **variables: str) -> Done:
+async def run(*words: str, timeout: float, **variables: str) -> CommandResult:
     return await in_time(asyncio.to_thread(osrdyne, *words, variables=variables), timeout)
 
 

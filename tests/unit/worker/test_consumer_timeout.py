@@ -103,7 +103,7 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
     works = [work(session, 0.0), work(session, 0.0)]
     asked: list[list[bool]] = []
 
-    class Ending:
+    class EndingRunner:
         def start(self, request: Request, done: Done) -> Withdraw:
             raise AssertionError("nothing is started here")
 
@@ -115,7 +115,7 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
             await asyncio.sleep(0)
             return request is works[0].request
 
-    assert await consumer_timeout.end(works, Ending()) == [works[1]]
+    assert await consumer_timeout.end(works, EndingRunner()) == [works[1]]
     assert asked == [[True, True]] * 2
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime
 
 
 @dataclass(frozen=True)
-class Told:
+class SentEvent:
     """An event that left."""
 
     event: str
@@ -32,7 +32,7 @@ class Recorder:
     """Stands for a line: keeps what leaves, and when on the loop's clock."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.told: list[SentEvent] = []
         #: How many events left at once, of each time.
         self.sizes: list[int] = []
 
@@ -40,7 +40,7 @@ class Recorder:
         assert key == "42"
         self.sizes.append(len(told))
         now = asyncio.get_running_loop().time()
-        self.told += [Told(str(headers["x-event"]), now, headers) for headers in told]
+        self.told += [SentEvent(str(headers["x-event"]), now, headers) for headers in told]
 
     @property
     def names(self) -> list[str]:

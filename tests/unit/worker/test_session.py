@@ -11,7 +11,7 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker.session import WorkerSession
 
 
-class Answering:
+class AnsweringConnection:
     """A connection whose channels answer a passive declare with an error, or none."""
 
     def __init__(self, error: BrokerError | None) -> None:
@@ -39,6 +39,6 @@ class Answering:
     ],
 )
 async def test_a_queue_of_which_the_broker_says_nothing_may_be_there(error: BrokerError | None, has: bool) -> None:
-    connection: Any = Answering(error)
+    connection: Any = AnsweringConnection(error)
     environment = WorkerEnvironment("id", "42", "core", "core-req-42", "core-activity", "amqp://nowhere")
     assert await WorkerSession(environment, connection, connection, connection, 1).has_queue() is has

@@ -12,9 +12,9 @@ from osrdyne_worker.session import Delivery, WorkerSession
 from osrdyne_worker.suspects import (
     LONGEST_WAIT_SECONDS,
     QUIET_SECONDS,
-    Hand,
     Step,
     Suspects,
+    WorkInHand,
     failures,
     latest,
     order,
@@ -22,7 +22,7 @@ from osrdyne_worker.suspects import (
 )
 
 #: A suspect in hand, and no other request for a while.
-ALONE = Hand(
+ALONE = WorkInHand(
     takes=True,
     one_by_one=False,
     passed=False,

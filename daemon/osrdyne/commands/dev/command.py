@@ -19,7 +19,7 @@ from osrdyne.commands.dev.output import Output, directory
 from osrdyne.commands.pool import applying, place
 from osrdyne.commands.pool.command import show_done, silent
 from osrdyne.drivers.base import Driver, GroupState
-from osrdyne.drivers.subprocess.holding import Holding
+from osrdyne.drivers.subprocess.holding import DirectoryLock
 from osrdyne.drivers.subprocess.records import Records
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.errors import DriverError
@@ -77,11 +77,11 @@ def command(
             program.run(running, "osrdyne dev")
 
 
-def _hold(chosen: DaemonSettings) -> Holding:
+def _hold(chosen: DaemonSettings) -> DirectoryLock:
     """Raises `DriverError` where another program uses these workers, which would end with this one."""
     driver, pool = chosen.driver, chosen.pool
     assert isinstance(driver, SubprocessSettings)  # `dev_settings.write` lets no other through
-    return Holding(Records(driver.state_directory, pool.name, pool.instance).directory, alone=True)
+    return DirectoryLock(Records(driver.state_directory, pool.name, pool.instance).directory, alone=True)
 
 
 def _declare(chosen: DaemonSettings, done: Callable[[applying.Change], None]) -> None:
@@ -93,7 +93,7 @@ def _declare(chosen: DaemonSettings, done: Callable[[applying.Change], None]) ->
 async def _run(
     process: Process,
     file: SettingsFile,
-    holding: Holding,
+    holding: DirectoryLock,
     source: Path,
     written: Path,
     worker: str,

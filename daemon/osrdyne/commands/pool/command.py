@@ -16,7 +16,7 @@ from osrdyne.commands.pool.applying import Change
 from osrdyne.commands.pool.users import UserFiles
 from osrdyne.settings.daemon import load
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_runtime.console.output import NO, Halfway, one_line_errors, print_json, printable
+from osrdyne_runtime.console.output import NO, PartlyDone, one_line_errors, print_json, printable
 
 Settings = Annotated[Path, typer.Option(help="The daemon's settings file; its [pool] says what is declared.")]
 BrokerFile = Annotated[
@@ -92,7 +92,7 @@ def apply(
     try:
         asyncio.run(applying.apply(api, declared, there, files, done, new_passwords=new_passwords))
     except OsrdyneError as error:
-        raise Halfway(error, {**where, "changes": [_plain(change) for change in made]}) from error
+        raise PartlyDone(error, {**where, "changes": [_plain(change) for change in made]}) from error
     if json:
         print_json({**where, "changes": [_plain(change) for change in made]})
     elif not made:
@@ -131,7 +131,7 @@ def remove(
     try:
         asyncio.run(removing.remove(api, declared, with_messages=with_messages, interval=interval, done=done))
     except OsrdyneError as error:
-        raise Halfway(error, {**where, "removed": removed}) from error
+        raise PartlyDone(error, {**where, "removed": removed}) from error
     if json:
         print_json({**where, "removed": removed})
     elif not removed:

@@ -24,7 +24,7 @@ from osrdyne.drivers.base import Change, Group, How
 from osrdyne.drivers.docker import credential, endings, facts
 from osrdyne.drivers.docker.engine import Conflict, Engine, EngineRefused, NoSuchContainer
 from osrdyne.drivers.docker.facts import Container
-from osrdyne.drivers.docker.following import Event, Following
+from osrdyne.drivers.docker.following import Event, EventFollower
 from osrdyne.drivers.docker.stopping import Stops
 from osrdyne.drivers.docker.template import KEY, ContainerTemplate, load
 from osrdyne.drivers.left_over import LeftOver
@@ -64,7 +64,7 @@ class DockerDriver:
         self._pool = pool
         self._engine = Engine(host)
         self._stops = Stops(self._engine)
-        self._following: Following | None = None
+        self._following: EventFollower | None = None
         self._opening = asyncio.Lock()
         #: One action at a time for each group, by name.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -293,7 +293,7 @@ class DockerDriver:
                 return
             stream = await self._engine.events(self._template.labels(), _ACTIONS)
             self._stops.forget_all()
-            self._following = Following(stream, self._on_event, self._on_end)
+            self._following = EventFollower(stream, self._on_event, self._on_end)
 
     def _on_end(self) -> None:
         self._engine.disconnect()

@@ -186,7 +186,7 @@ class Engine:
         client.trust_env = False
         for scheme in ("http://", "https://"):
             if client.base_url.startswith(scheme):
-                client.mount(scheme, _Probing(pool_maxsize=_THREADS))
+                client.mount(scheme, _KeepAliveAdapter(pool_maxsize=_THREADS))
         try:
             refuse(client.version()["Version"])
         except BaseException:
@@ -216,7 +216,7 @@ class Engine:
             ) from error
 
 
-class _Probing(requests.adapters.HTTPAdapter):
+class _KeepAliveAdapter(requests.adapters.HTTPAdapter):
     """Connections that detect a peer that vanished; a stream of events could not detect it."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:

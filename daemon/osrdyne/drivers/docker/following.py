@@ -22,7 +22,7 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class Following:
+class EventFollower:
     """Passes events on until the stream ends or is closed. Create it in the event loop that receives them."""
 
     def __init__(self, stream: Stream, on_event: Callable[[Event], None], on_end: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from osrdyne.drivers.base import Change, Group, GroupState, How, WorkerEnd
 from osrdyne.drivers.kubernetes import facts
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, PODS, SCALERS, Api
-from osrdyne.drivers.kubernetes.facts import DeploymentFacts, PodFacts, Thing
+from osrdyne.drivers.kubernetes.facts import DeploymentFacts, ObjectFacts, PodFacts
 from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.mirror import Mirror
 from osrdyne.drivers.unread import UnreadChanges
@@ -48,7 +48,7 @@ class KubernetesDriver:
         self._deployments = Mirror(api, DEPLOYMENTS, selector, facts.deployment, self._on_deployment)
         self._pods = Mirror(api, PODS, selector, parse_pod, self._on_pod)
         self._scaling = SCALERS.get(manifests.templates.autoscaling)
-        self._scalers: Mirror[Thing] | None = None
+        self._scalers: Mirror[ObjectFacts] | None = None
         if self._scaling is not None:
             self._scalers = Mirror(api, self._scaling, selector, facts.thing, self._on_scaler)
         #: Running workers by key.
@@ -238,7 +238,7 @@ class KubernetesDriver:
         if workers and self._running[key] and workers != self._running[key]:
             self._unread.tell(Change(key))  # the autoscaler changed the number of pods
 
-    def _on_scaler(self, before: Thing | None, now: Thing | None) -> None:
+    def _on_scaler(self, before: ObjectFacts | None, now: ObjectFacts | None) -> None:
         if now is None and before is not None:
             self._unread.tell(Change(before.key))  # the listing that follows makes another, unless the group goes too
 

@@ -20,7 +20,7 @@ from osrdyne.drivers.kubernetes.template import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class ObjectFacts:
     """What every object has: its name, the key it belongs to, and the version it was seen in."""
 
     name: str
@@ -34,7 +34,7 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentFacts(Thing):
+class DeploymentFacts(ObjectFacts):
     """A Deployment of ours."""
 
     #: Why its pods cannot be made, such as a quota; None while they can.
@@ -60,7 +60,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts(Thing):
+class PodFacts(ObjectFacts):
     """A pod of ours."""
 
     #: Its worker runs.
@@ -69,10 +69,10 @@ class PodFacts(Thing):
     trouble: Trouble | None = None
 
 
-def thing(manifest: Manifest) -> Thing | None:
+def thing(manifest: Manifest) -> ObjectFacts | None:
     """Return what is known of any object; None for one that is not ours."""
     common = _common(manifest)
-    return None if common is None else Thing(**common)
+    return None if common is None else ObjectFacts(**common)
 
 
 def deployment(manifest: Manifest) -> DeploymentFacts | None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Generic, Protocol, TypeVar
 
 from osrdyne.drivers.kubernetes.api import Resource
-from osrdyne.drivers.kubernetes.facts import Thing
+from osrdyne.drivers.kubernetes.facts import ObjectFacts
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError, EngineAway
 from osrdyne_runtime.outages import OutageLog
@@ -32,10 +32,10 @@ _HEALTHY_WATCH_SECONDS = 30.0
 #: HTTP status for a version that is too old to watch from.
 _GONE = 410
 
-F = TypeVar("F", bound=Thing)
+F = TypeVar("F", bound=ObjectFacts)
 
 
-class Watched(Protocol):
+class WatchApi(Protocol):
     """Lists objects and watches them; `api.Api` does."""
 
     async def list(self, resource: Resource, selector: str, /) -> tuple[list[Manifest], str]: ...
@@ -47,7 +47,7 @@ class Mirror(Generic[F]):
 
     def __init__(
         self,
-        api: Watched,
+        api: WatchApi,
         resource: Resource,
         selector: str,
         parse: Callable[[Manifest], F | None],

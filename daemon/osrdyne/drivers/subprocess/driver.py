@@ -19,7 +19,7 @@ from pathlib import Path
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
-from osrdyne.drivers.subprocess.holding import Holding
+from osrdyne.drivers.subprocess.holding import DirectoryLock
 from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from osrdyne.drivers.subprocess.reports import ExitReports, fields
@@ -62,7 +62,7 @@ class SubprocessDriver:
         self._pool = pool
         self._records = Records(state_dir, pool.name, pool.instance)
         home = self._records.directory
-        self._holding = Holding(home)
+        self._holding = DirectoryLock(home)
         logs = template.log_directory / home.name if template.log_directory else home / "logs"
         self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
         self._grace = (

@@ -14,7 +14,7 @@ from osrdyne.errors import DriverError
 _FILE = "in-use"
 
 
-class Holding:
+class DirectoryLock:
     """A share of the lock in a directory. The kernel gives it back when the process ends."""
 
     def __init__(self, directory: Path, *, alone: bool = False) -> None:

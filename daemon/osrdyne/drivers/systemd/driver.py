@@ -22,7 +22,7 @@ from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.systemd.environment import UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.drivers.systemd.journald import JournaldReader
-from osrdyne.drivers.systemd.manager import Ears, Listed, Manager
+from osrdyne.drivers.systemd.manager import ListedUnit, Manager, SignalCallbacks
 from osrdyne.drivers.systemd.snapshot import JOB_FAILURES, UnitEvent, group_state
 from osrdyne.drivers.systemd.template import UnitPlace, template_hash
 from osrdyne.drivers.systemd.watching import UnitWatch
@@ -71,7 +71,9 @@ class SystemdDriver:
         self._old_names = LeftOver(f"systemctl {'--user ' if place.manager == 'user' else ''}stop")
         self._manager = Manager(
             place,
-            Ears(self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._unread.lose),
+            SignalCallbacks(
+                self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._unread.lose
+            ),
         )
         #: Names of groups that are being started: their files are not in use yet, and stay.
         self._starting: set[str] = set()
@@ -194,7 +196,7 @@ class SystemdDriver:
             return self.template
         return record.template
 
-    async def _compare(self, listed: Mapping[str, Listed], records: Mapping[str, UnitRecord]) -> None:
+    async def _compare(self, listed: Mapping[str, ListedUnit], records: Mapping[str, UnitRecord]) -> None:
         """Note changes without a signal: units of a former daemon, and missed signals."""
         changed = [name for name in records if name in listed and not self._watching.adopt(name, listed[name])]
         for name in (*changed, *self._watching.not_listed(listed)):

@@ -56,7 +56,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedUnit:
     """One instance in a listing. `job` is the type of its job, empty for none."""
 
     active: str
@@ -65,7 +65,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ears:
+class SignalCallbacks:
     """Callbacks for systemd's signals. Names are those of instances."""
 
     #: A unit is now as this snapshot says.
@@ -83,7 +83,7 @@ class Ears:
 class Manager:
     """One systemd, system or user. Every method raises `DriverError` with a reason and a remedy."""
 
-    def __init__(self, place: UnitPlace, ears: Ears) -> None:
+    def __init__(self, place: UnitPlace, ears: SignalCallbacks) -> None:
         self._place = place
         self._ears = ears
         self._head = f"{_PATH}/unit/{_escaped(place.unit.removesuffix(SERVICE))}"
@@ -129,13 +129,13 @@ class Manager:
         [found] = await self._call(_PROPERTIES, "Get", "ss", _SERVICE, "TimeoutStopUSec", path=self._path(_PROBE))
         return math.inf if found == _INFINITY else found / 1e6
 
-    async def listed(self) -> dict[str, Listed]:
+    async def listed(self) -> dict[str, ListedUnit]:
         """Return the loaded instances of the template unit, by name."""
         pattern = self._place.unit_of("*")
         [rows] = await self._call(_MANAGER, "ListUnitsByPatterns", "asas", [], [pattern])
         start, end = pattern.split("*")
         # name, description, load state, active, sub, followed, path, job number, job type, job path
-        return {row[0].removeprefix(start).removesuffix(end): Listed(row[3], row[4], row[8]) for row in rows}
+        return {row[0].removeprefix(start).removesuffix(end): ListedUnit(row[3], row[4], row[8]) for row in rows}
 
     async def start(self, name: str) -> None:
         await self._call(_MANAGER, "StartUnit", "ss", self._place.unit_of(name), _MODE)

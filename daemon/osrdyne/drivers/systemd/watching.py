@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from osrdyne.drivers.systemd.manager import Listed
+from osrdyne.drivers.systemd.manager import ListedUnit
 from osrdyne.drivers.systemd.snapshot import NEW, Snapshot, UnitEvent, event
 
 #: Stands for whichever run it is that ends.
@@ -50,7 +50,7 @@ class UnitWatch:
         """Return whether the run that was seen last was asked to end."""
         return self._asked.get(name) in (_ANY, self._seen.get(name, Snapshot()).invocation)
 
-    def adopt(self, name: str, listed: Listed) -> bool:
+    def adopt(self, name: str, listed: ListedUnit) -> bool:
         """Take note of a unit in a listing; False when it is not as it was seen last, so that systemd must be asked."""
         if name in self._seen:
             return self._seen[name].gone == Snapshot(listed.active, listed.sub, int(bool(listed.job))).gone
@@ -60,7 +60,7 @@ class UnitWatch:
             self._asked[name] = _ANY
         return True
 
-    def not_listed(self, listed: Mapping[str, Listed]) -> list[str]:
+    def not_listed(self, listed: Mapping[str, ListedUnit]) -> list[str]:
         """Return the units that were there when they were seen last, and are in no listing any more."""
         return [name for name, seen in self._seen.items() if not seen.gone and name not in listed]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from osrdyne_amqp.channels.acknowledgements import Acknowledgements
 from osrdyne_amqp.channels.pending_calls import PendingCalls
-from osrdyne_amqp.channels.publishing import Publishing
+from osrdyne_amqp.channels.publishing import PublishingChannel
 from osrdyne_amqp.codec import frames
 from osrdyne_amqp.codec.arguments import check_binding, check_name, checked_arguments
 from osrdyne_amqp.codec.content import Content
@@ -31,7 +31,7 @@ class _Consumer(NamedTuple):
     on_cancel: Callable[[], None]
 
 
-class Channel(Publishing):
+class Channel(PublishingChannel):
     """A channel of a `Connection`, made by `Connection.channel`. Use it only in the thread of its event loop."""
 
     def __init__(self, wire: Wire, pika_channel: Any, *, confirm: bool, timeout: float) -> None:

@@ -17,7 +17,7 @@ from osrdyne_amqp.message import Properties
 _METHOD_CACHE_SIZE = 1024
 
 
-class Publishing:
+class PublishingChannel:
     """Publishes on one channel; `Channel` adds the rest."""
 
     def __init__(self, wire: Wire, number: int, *, confirm: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from osrdyne_amqp.codec import frames
-from osrdyne_amqp.codec.table import Malformed, TooManyFields
+from osrdyne_amqp.codec.table import MalformedTable, TooManyFields
 from osrdyne_amqp.message import Properties
 
 #: Arguments: the properties, why some of them could not be read (None: all were), the body, bytes of the properties.
@@ -73,7 +73,7 @@ class Content:
             if malformed is not None:
                 malformed = f"the message's headers are not read: {malformed}"
                 properties.__dict__ = frames.read_properties(header, with_headers=False)
-        except Malformed as error:
+        except MalformedTable as error:
             properties, malformed = Properties(), f"the message's properties cannot be read: {error}"
         try:
             complete(properties, malformed, body, 0 if malformed else len(header))

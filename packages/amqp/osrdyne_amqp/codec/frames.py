@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final
 
-from osrdyne_amqp.codec.table import Malformed, Opaque, read_headers
+from osrdyne_amqp.codec.table import MalformedTable, Opaque, read_headers
 from osrdyne_amqp.codec.table_writing import write_table
 from osrdyne_amqp.errors import Unencodable
 
@@ -60,7 +60,7 @@ def read_short(data: bytes, at: int) -> tuple[str | bytes, int]:
     stop = at + 1 + data[at]
     raw = data[at + 1 : stop]
     if len(raw) != stop - at - 1:
-        raise Malformed("short string is cut off")
+        raise MalformedTable("short string is cut off")
     try:
         return raw.decode(), stop
     except UnicodeDecodeError:
@@ -162,15 +162,15 @@ def read_properties(data: bytes, *, with_headers: bool = True) -> dict[str, Any]
     try:
         _, _, _, flags = _CONTENT_HEAD.unpack_from(data)
         if flags & 3:
-            raise Malformed("unknown property flags")
+            raise MalformedTable("unknown property flags")
         at = 14
         for flag, name, reader, _ in _PROPERTIES if with_headers else _BESIDE_HEADERS:
             if flags & flag:
                 values[name], at = reader(data, at)
     except (IndexError, struct.error) as error:
-        raise Malformed("properties are cut off") from error
+        raise MalformedTable("properties are cut off") from error
     if at != len(data):
-        raise Malformed("properties and content header differ in length")
+        raise MalformedTable("properties and content header differ in length")
     return values
 
 

@@ -42,11 +42,11 @@ _U64 = Struct(">Q")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Malformed(Exception):
+class MalformedTable(Exception):
     """These bytes are not a field table."""
 
 
-class TooManyFields(Malformed):
+class TooManyFields(MalformedTable):
     """A table with more than `MOST_FIELDS`."""
 
 
@@ -73,7 +73,7 @@ class Opaque:
         reader = _READERS.get(self.wire[0]) if self.wire else None
         try:
             return self if reader is None else reader(self.wire, 1, 0)[0]
-        except (IndexError, KeyError, struct.error, Malformed):
+        except (IndexError, KeyError, struct.error, MalformedTable):
             return self
 
 
@@ -148,10 +148,10 @@ def read_table(  # noqa: C901 - one loop: a call for each field would cost as mu
     """
     limit = at + 4
     if limit > len(data):
-        raise Malformed("table size is cut off")
+        raise MalformedTable("table size is cut off")
     limit += _U32.unpack_from(data, at)[0]
     if limit > len(data):
-        raise Malformed("table is longer than its frame")
+        raise MalformedTable("table is longer than its frame")
     at += 4
     table: dict[Any, Any] = {}
     while at < limit:
@@ -179,8 +179,8 @@ def read_table(  # noqa: C901 - one loop: a call for each field would cost as mu
             else:
                 value, at = _READERS[kind](data, at, depth)
             if at > limit:
-                raise Malformed("field is longer than its table")
-        except (IndexError, KeyError, struct.error, Malformed):
+                raise MalformedTable("field is longer than its table")
+        except (IndexError, KeyError, struct.error, MalformedTable):
             table[Unreadable("unreadable")] = Opaque(data[start:limit])
             break
         try:
@@ -216,17 +216,17 @@ def _read_array(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     start, at = at, at + 4
     limit = at + _U32.unpack_from(data, start)[0]
     if limit > len(data):
-        raise Malformed("array is longer than its frame")
+        raise MalformedTable("array is longer than its frame")
     values: list[Any] = []
     try:
         if depth >= MAX_DEPTH:
-            raise Malformed("nested too deeply")
+            raise MalformedTable("nested too deeply")
         while at < limit:
             value, at = _READERS[data[at]](data, at + 1, depth + 1)
             if at > limit:
-                raise Malformed("value is longer than its array")
+                raise MalformedTable("value is longer than its array")
             values.append(value)
-    except (IndexError, KeyError, struct.error, Malformed):
+    except (IndexError, KeyError, struct.error, MalformedTable):
         return Opaque(b"A" + data[start:limit]), limit
     return values, limit
 
@@ -235,7 +235,7 @@ def _read_nested(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if depth >= MAX_DEPTH:
         limit = at + 4 + _U32.unpack_from(data, at)[0]
         if limit > len(data):
-            raise Malformed("table is longer than its frame")
+            raise MalformedTable("table is longer than its frame")
         return Opaque(b"F" + data[at:limit]), limit
     return read_table(data, at, depth + 1)
 
@@ -243,7 +243,7 @@ def _read_nested(data: bytes, at: int, depth: int) -> tuple[Any, int]:
 def _read_bytes(data: bytes, at: int, _depth: int) -> tuple[Any, int]:
     stop = at + 4 + _U32.unpack_from(data, at)[0]
     if stop > len(data):
-        raise Malformed("byte array is longer than its frame")
+        raise MalformedTable("byte array is longer than its frame")
     return data[at + 4 : stop], stop
 
 

@@ -27,7 +27,7 @@ from pika.frame import decode_frame
 from osrdyne_amqp.codec.frames import FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, longest_read
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
 from osrdyne_calls.closing import CLOSE_SECONDS
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 
 #: what is used of pika's connection and channel beside what `Wire` overrides; see the module's docstring
 PIKA_PRIVATE = {
@@ -89,7 +89,7 @@ class Wire(_Base):  # type: ignore[misc]
         self.user: str = parameters.credentials.username
         #: The user that the broker has checked; None where it reads that from a certificate.
         self.checked_user = None if isinstance(parameters.credentials, ExternalCredentials) else self.user
-        self.home = Home()
+        self.home = OwnerProcess()
         super().__init__(parameters, custom_ioloop=self.loop, **callbacks)
 
     def _adapter_connect_stream(self) -> None:

@@ -19,7 +19,7 @@ from osrdyne_bus.peers import Addresses, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
 from osrdyne_protocol.names import reply_queue
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 
@@ -64,7 +64,7 @@ class KeptConnection:
         #: The credit of the address for replies, on whatever connection.
         self.replies = CreditWindow(settings.reply_credit, counts)
         self._reply_queue = self._new_reply_queue()
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
         #: The present connection, or the next one.
         self._next: asyncio.Future[PeerConnection] | None = None
         self._lost: asyncio.Future[MessagingError]
@@ -111,7 +111,7 @@ class KeptConnection:
         self.check_here()
         if self._next is not None:
             raise BusClosed("this bus was opened before; make another one")
-        self._home = Home()
+        self._home = OwnerProcess()
         self._next = asyncio.get_running_loop().create_future()
         try:
             await self._connect()

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.pool import QueuePool
 
 from osrdyne_jobs.database import sqlite_queue
-from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.forks import OwnerProcess, keep
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 #: Held during a fork: while one thread closes connections for its fork, another thread's would find them open.
@@ -37,7 +37,7 @@ def _close_what_was_in_use(engine: Engine) -> None:
 
     @event.listens_for(engine, "connect")
     def opens(_: Any, record: Any) -> None:
-        record.info["pool"], record.info["home"] = engine.pool, Home()
+        record.info["pool"], record.info["home"] = engine.pool, OwnerProcess()
 
     @event.listens_for(engine, "checkin")
     def comes_back(connection: Any, record: Any) -> None:

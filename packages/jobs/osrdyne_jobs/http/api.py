@@ -41,7 +41,7 @@ def list_schemas(backend: Backend) -> list[models.Schema]:
     return [models.Schema(**documents.of_type(kind)) for kind in backend.jobs.types]
 
 
-def show_job(backend: Backend, which: models.Which) -> models.WholeJob:
+def show_job(backend: Backend, which: models.JobPath) -> models.WholeJob:
     """Show a job with its payload and its attempts, also one of the history."""
     with backend.reading() as connection:
         job = administration.get(connection, which.id)
@@ -50,7 +50,7 @@ def show_job(backend: Backend, which: models.Which) -> models.WholeJob:
     return models.WholeJob(**short, payload=json.loads(job.payload), runs=runs)
 
 
-def redo_job(backend: Backend, which: models.Which) -> models.WholeJob:
+def redo_job(backend: Backend, which: models.JobPath) -> models.WholeJob:
     """Give a failed, parked or cancelled job all its attempts again, at once."""
     with backend.writing() as connection:
         administration.redo(connection, which.id)
@@ -59,13 +59,13 @@ def redo_job(backend: Backend, which: models.Which) -> models.WholeJob:
     return job
 
 
-def cancel_job(backend: Backend, which: models.Which) -> models.Cancelled:
+def cancel_job(backend: Backend, which: models.JobPath) -> models.Cancelled:
     """Cancel a job that waits, or have the worker of one that runs hear of it."""
     with backend.writing() as connection:
         return models.Cancelled(id=which.id, cancelled=administration.cancel(connection, which.id))
 
 
-def delete_job(backend: Backend, which: models.Which) -> None:
+def delete_job(backend: Backend, which: models.JobPath) -> None:
     """Delete a job and its attempts. It is refused while the job runs."""
     with backend.writing() as connection:
         administration.delete_job(connection, which.id)
@@ -78,8 +78,8 @@ ENDPOINTS = (
     JobEndpoint("POST", "/api/jobs", create_job, models.NewJob),
     JobEndpoint("GET", "/api/jobs/figures", show_figures),
     JobEndpoint("GET", "/api/jobs/schemas", list_schemas),
-    JobEndpoint("GET", _ONE, show_job, models.Which),
-    JobEndpoint("POST", f"{_ONE}/redo", redo_job, models.Which),
-    JobEndpoint("POST", f"{_ONE}/cancel", cancel_job, models.Which),
-    JobEndpoint("DELETE", _ONE, delete_job, models.Which),
+    JobEndpoint("GET", _ONE, show_job, models.JobPath),
+    JobEndpoint("POST", f"{_ONE}/redo", redo_job, models.JobPath),
+    JobEndpoint("POST", f"{_ONE}/cancel", cancel_job, models.JobPath),
+    JobEndpoint("DELETE", _ONE, delete_job, models.JobPath),
 )

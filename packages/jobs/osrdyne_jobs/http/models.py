@@ -28,7 +28,7 @@ Time = Annotated[str, BeforeValidator(_moment), Field(json_schema_extra={"format
 Name = Annotated[str, AfterValidator(_without_nul)]
 
 
-class Which(BaseModel):
+class JobPath(BaseModel):
     """A job of which a path has the id."""
 
     id: int = Field(ge=1, le=MOST_ID, description="The id of a job.")

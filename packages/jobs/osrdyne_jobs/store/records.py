@@ -37,7 +37,7 @@ class Job:
 FIELDS = tuple(Job.__dataclass_fields__)
 
 
-class Grip(NamedTuple):
+class RunLock(NamedTuple):
     """Which run has a lock."""
 
     #: Grows from run to run of one type and resource: the fencing token.
@@ -47,10 +47,10 @@ class Grip(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedRun:
     """A run that has begun."""
 
-    grip: Grip
+    run_lock: RunLock
     type: str
     resource: str
     #: The job that was registered last of those that this run does.
@@ -65,7 +65,7 @@ class Begun:
     @property
     def token(self) -> int:
         """The fencing token."""
-        return self.grip.token
+        return self.run_lock.token
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from osrdyne_jobs.database.engines import now
 from osrdyne_jobs.database.tables import attempt, job, lock, run
 from osrdyne_jobs.errors import LeaseLost
 from osrdyne_jobs.store.outcomes import LOST, end, settle
-from osrdyne_jobs.store.records import Begun, Grip
+from osrdyne_jobs.store.records import RunLock, StartedRun
 from osrdyne_jobs.store.sql import (
     IDS,
     LOCK_OF_RESOURCE,
@@ -81,7 +81,7 @@ _ATTEMPTS = insert(attempt).from_select(["job_id", "run_id"], select(job.c.id, j
 _LAST = select(job.c.id, job.c.payload, job.c.attempts).where(OF_RUN).order_by(job.c.id.desc()).limit(1)
 
 
-def begin(connection: Connection, *, type: str, resource: str, worker: str, lease: float) -> Begun | None:  # noqa: A002
+def begin(connection: Connection, *, type: str, resource: str, worker: str, lease: float) -> StartedRun | None:  # noqa: A002
     """Take the lock and begin the next run of a type and resource, for `lease` seconds.
 
     Returns None where there is nothing to do now, or another run has the lock. A lock whose lease ran out is taken
@@ -108,12 +108,12 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     # Only now, with the lock: the tokens of later runs are larger.
     token = _begin_run(connection, type, resource, worker)
     connection.execute(_OF_RUN_NOW, {**which, "token": token})
-    return _claim_first(connection, Grip(token, holder), first, type, resource)
+    return _claim_first(connection, RunLock(token, holder), first, type, resource)
 
 
 def go_on(
     connection: Connection,
-    grip: Grip,
+    run_lock: RunLock,
     outcome: str,
     reason: str | None = None,
     traceback: str | None = None,
@@ -122,18 +122,18 @@ def go_on(
     resource: str,
     worker: str,
     lease: float,
-) -> Begun | None:
+) -> StartedRun | None:
     """End a run as `finish` does, and begin the next one of its type and resource in the same transaction.
 
     Returns None where nothing is to be done now; the lock is free then. Raises LeaseLost, and writes nothing then.
     """
-    _give_back(connection, grip)
-    end(connection, grip.token, outcome, reason, traceback)
+    _give_back(connection, run_lock)
+    end(connection, run_lock.token, outcome, reason, traceback)
     following = next_job(connection, type, resource)
     if following is None:
         return None
     # Until this transaction ends, no other transaction can take the lock.
-    after = Grip(_begin_run(connection, type, resource, worker), _holder(worker))
+    after = RunLock(_begin_run(connection, type, resource, worker), _holder(worker))
     values = {"type": type, "resource": resource, "worker": after.holder, "lease": lease, "run_id": after.token}
     connection.execute(_LOCK, values)
     return _claim_first(connection, after, following, type, resource)
@@ -159,75 +159,75 @@ def _begin_run(connection: Connection, type: str, resource: str, worker: str) ->
 
 def _claim_first(
     connection: Connection,
-    grip: Grip,
+    run_lock: RunLock,
     first: Row[Any, Any, Any] | None,
     type: str,  # noqa: A002
     resource: str,
-) -> Begun | None:
+) -> StartedRun | None:
     """Give a run its jobs. Where there are none any more, delete it with its lock, and return None."""
     while first is not None:
-        begun = _claim(connection, grip, first, type, resource)
+        begun = _claim(connection, run_lock, first, type, resource)
         if begun is not None:  # else it was cancelled a moment ago
             return begun
         first = next_job(connection, type, resource)
-    connection.execute(delete(lock).where(lock.c.run_id == grip.token))
-    connection.execute(delete(run).where(run.c.id == grip.token))
+    connection.execute(delete(lock).where(lock.c.run_id == run_lock.token))
+    connection.execute(delete(run).where(run.c.id == run_lock.token))
     return None
 
 
 def _claim(
     connection: Connection,
-    grip: Grip,
+    run_lock: RunLock,
     first: Row[Any, Any, Any],
     type: str,  # noqa: A002
     resource: str,
-) -> Begun | None:
+) -> StartedRun | None:
     """Make the jobs of a run its own. A job that was cancelled a moment ago is not among them."""
-    claimed: dict[str, Any] = {"token": grip.token}
+    claimed: dict[str, Any] = {"token": run_lock.token}
     if first.coalesce:
         claimed |= {"of_type": type, "of_resource": resource}
         count = connection.execute(_CLAIM_ALL, claimed).rowcount
-        last = connection.execute(_LAST, {"token": grip.token}).first()
+        last = connection.execute(_LAST, {"token": run_lock.token}).first()
     else:
         last = connection.execute(_CLAIM_ONE, {**claimed, "job": first.id}).first()
         count = 1
     if last is None:
         return None
-    connection.execute(_ATTEMPTS, {"token": grip.token})
-    return Begun(grip, type, resource, last.id, last.payload, count, last.attempts)
+    connection.execute(_ATTEMPTS, {"token": run_lock.token})
+    return StartedRun(run_lock, type, resource, last.id, last.payload, count, last.attempts)
 
 
-def renew(connection: Connection, grips: Collection[Grip], lease: float) -> tuple[set[Grip], set[Grip]]:
+def renew(connection: Connection, run_locks: Collection[RunLock], lease: float) -> tuple[set[RunLock], set[RunLock]]:
     """Renew the leases of runs. Returns those that still have their lock, and of them those that were cancelled.
 
     A run is cancelled when all its jobs are.
     """
-    which = {"ids": [grip.token for grip in grips], "holders": [grip.holder for grip in grips]}
-    held = {Grip(*row) for row in connection.execute(_RENEW, {**which, "lease": lease})}
+    which = {"ids": [run_lock.token for run_lock in run_locks], "holders": [run_lock.holder for run_lock in run_locks]}
+    held = {RunLock(*row) for row in connection.execute(_RENEW, {**which, "lease": lease})}
     if not held:
         return held, set()
-    cancelled = {row.run_id for row in connection.execute(_CANCELLED, {"ids": [grip.token for grip in held]})}
-    return held, {grip for grip in held if grip.token in cancelled}
+    cancelled = {row.run_id for row in connection.execute(_CANCELLED, {"ids": [run_lock.token for run_lock in held]})}
+    return held, {run_lock for run_lock in held if run_lock.token in cancelled}
 
 
-def hold(connection: Connection, grip: Grip) -> None:
+def hold(connection: Connection, run_lock: RunLock) -> None:
     """Keep the lock of a run until this transaction ends, so that what it writes is fenced. Raises LeaseLost.
 
     On PostgreSQL its lease can be renewed meanwhile.
     """
-    if connection.execute(_HOLD, grip._asdict()).first() is None:
+    if connection.execute(_HOLD, run_lock._asdict()).first() is None:
         raise LeaseLost
 
 
 def finish(
-    connection: Connection, grip: Grip, outcome: str, reason: str | None = None, traceback: str | None = None
+    connection: Connection, run_lock: RunLock, outcome: str, reason: str | None = None, traceback: str | None = None
 ) -> None:
     """End a run as done, failed or cancelled, and give its lock back. Raises LeaseLost, and writes nothing then."""
-    _give_back(connection, grip)
-    settle(connection, grip.token, outcome, reason, traceback)
+    _give_back(connection, run_lock)
+    settle(connection, run_lock.token, outcome, reason, traceback)
 
 
-def _give_back(connection: Connection, grip: Grip) -> None:
+def _give_back(connection: Connection, run_lock: RunLock) -> None:
     # Not an update of the lock's row: only a deletion waits for a transaction of this run (`hold`).
-    if connection.execute(_GIVE_BACK, grip._asdict()).first() is None:
+    if connection.execute(_GIVE_BACK, run_lock._asdict()).first() is None:
         raise LeaseLost

@@ -14,7 +14,7 @@ from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.commands.starting import AUTO, started
 from osrdyne_pipeline.errors import LakeError
-from osrdyne_pipeline.forgetting import Forgotten, Found
+from osrdyne_pipeline.forgetting import ForgetCounts, ForgetSelection
 from osrdyne_pipeline.promises import changes
 from osrdyne_pipeline.small.engine import QUERIES
 from osrdyne_pipeline.source.files import name_of
@@ -60,7 +60,7 @@ def command(
     place = lake_at(lake, pool)
     if not place.exists("bronze"):
         raise LakeError(f"there are no events of {pool} in {place.where}: osrdyne pipeline ingest brings them")
-    wanted = Forgotten(
+    wanted = ForgetSelection(
         sources=frozenset(name for text in source or () for name in (text, name_of(Path(text).absolute()))),
         before_ms=None if before is None else int(before.timestamp() * 1000),
         event_ids=frozenset(event_id or ()),
@@ -86,7 +86,7 @@ def command(
     _told(found, place, forgotten=yes, json=json)
 
 
-def _forget(place: AnyLake, wanted: Forgotten) -> None:
+def _forget(place: AnyLake, wanted: ForgetSelection) -> None:
     # First: where a kill cuts this short, nothing stays that was made of what is forgotten.
     for name in _MADE:
         place.remove_file(name)
@@ -99,7 +99,7 @@ def _only_newest(place: AnyLake) -> None:
             place.remove_older_versions(name)
 
 
-def _told(found: Found, place: AnyLake, *, forgotten: bool, json: bool) -> None:
+def _told(found: ForgetCounts, place: AnyLake, *, forgotten: bool, json: bool) -> None:
     events, rejects = found.rows["bronze"], found.rows["rejects"]
     if json:
         counts = {"events": events, "rejects": rejects, "sources": dict(found.sources)}
@@ -119,7 +119,7 @@ def _told(found: Found, place: AnyLake, *, forgotten: bool, json: bool) -> None:
         typer.echo("nothing was changed: --yes forgets them")
 
 
-def _span(found: Found) -> str:
+def _span(found: ForgetCounts) -> str:
     if found.first_ms is None or found.last_ms is None:
         return ""
     return f", of {_shown(found.first_ms)} to {_shown(found.last_ms)}"

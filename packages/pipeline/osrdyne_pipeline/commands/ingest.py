@@ -14,7 +14,7 @@ from osrdyne_pipeline import ingest, places
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.starting import AUTO, started
-from osrdyne_pipeline.ingest import Ingested, IngestRules
+from osrdyne_pipeline.ingest import IngestProgress, IngestRules
 from osrdyne_pipeline.source import consumer
 from osrdyne_pipeline.source.options import ERROR, RECORD
 from osrdyne_pipeline.store.opening import lake_at
@@ -121,13 +121,13 @@ def _stopping(follow: bool) -> Event:
     return stop
 
 
-def say(so_far: Ingested) -> None:
+def say(so_far: IngestProgress) -> None:
     """Say on standard error how far a run is."""
     part = f"{100 * so_far.done / so_far.total:.0f} %" if so_far.total else "-"
     typer.echo(f"  {part:>5}  {so_far.events:,} events, {so_far.rejects:,} rejects", err=True)
 
 
-def told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
+def told(done: IngestProgress, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
     """Print what a run has done."""
     if json:
         more = {"known_files": done.known_files, "seconds": round(seconds, 1)}
@@ -141,6 +141,6 @@ def told(done: Ingested, pool: str, place: AnyLake, seconds: float, *, json: boo
         complain(f"rejected, {reason}: {number:,}")
 
 
-def counts(done: Ingested) -> dict[str, Any]:
+def counts(done: IngestProgress) -> dict[str, Any]:
     """Return what the JSON document of a run says of it."""
     return {"events": done.events, "rejects": done.rejects, "reasons": done.reasons, "batches": done.batches}

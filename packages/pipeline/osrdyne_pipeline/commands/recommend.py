@@ -110,7 +110,7 @@ def command(
     recommended where the history does not support it. Files are changed with --apply only.
     """
     files = [(kind, file) for kind, file in ((_STACK, stack), (_ANSIBLE, ansible), (_SETTINGS, settings)) if file]
-    asked = _Asked(files, apply, in_force, unbind_delay, stop_delay, goal)
+    asked = _Options(files, apply, in_force, unbind_delay, stop_delay, goal)
     found = _find(lake_at(lake, pool), asked, engine=engine, master=master, memory=memory)
     if json:
         print_json(found.to_json())
@@ -122,12 +122,12 @@ def for_settings(
     place: AnyLake, settings: Path | None, *, apply: bool, engine: str, master: str | None, memory: str
 ) -> dict[str, Any]:
     """Do what `recommend` does with a settings file, and return its JSON document. Raises `PipelineError`."""
-    asked = _Asked([(_SETTINGS, settings)] if settings else [], apply)
+    asked = _Options([(_SETTINGS, settings)] if settings else [], apply)
     return _find(place, asked, engine=engine, master=master, memory=memory).to_json()
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Options:
     """What is asked for beside the pool."""
 
     #: Files to change, with their kinds.
@@ -140,7 +140,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Recommended:
+class _Outcome:
     """What was found, and what was written of it."""
 
     document: dict[str, Any]
@@ -161,7 +161,7 @@ class _Recommended:
             typer.echo(f"written: {edit.path}" if edit in self.written else as_it_is)
 
 
-def _find(place: AnyLake, asked: _Asked, *, engine: str, master: str | None, memory: str) -> _Recommended:
+def _find(place: AnyLake, asked: _Options, *, engine: str, master: str | None, memory: str) -> _Outcome:
     """Find better delays, note them in the lake for the report, and write the files where that is asked for."""
     pool, files = place.pool, asked.files
     if not place.exists("silver/requests"):
@@ -210,7 +210,7 @@ def _find(place: AnyLake, asked: _Asked, *, engine: str, master: str | None, mem
     said += [f"not yet: {each}" for each in found_waits]
     if back:
         said.append("what is recommended above waits for that: go back first, and run this again")
-    return _Recommended(document, said, edits, written)
+    return _Outcome(document, said, edits, written)
 
 
 def _asked(there: PoolSettings, unbind: float | None, stop: float | None, goal: str) -> advice.AdviceRequest:

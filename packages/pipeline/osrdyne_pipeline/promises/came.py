@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.recommendation.calls import DAY, Calls, Floats, Integers, Tables
 from osrdyne_pipeline.recommendation.policies import of_settings
 from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
@@ -66,7 +66,9 @@ def since(tables: Tables, calls: Calls, change: AppliedChange) -> DaysSince:
     )
 
 
-def usual(tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: float, otherwise: Usual) -> Usual:
+def usual(
+    tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: float, otherwise: ReplayCorrection
+) -> ReplayCorrection:
     """Return what is usual while these settings are in force, from `begin` to `end`; where that says too little, what
     was so otherwise.
     """
@@ -81,7 +83,7 @@ def usual(tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: f
     if not LIKELY[0] <= ratio <= LIKELY[1]:
         return otherwise
     longer = 0.0 if hours is None or not starts else 3600 * float(hours.sum() - found.hours.sum()) / starts
-    return Usual(ratio, min(max(longer, 0.0), LONGEST_START))
+    return ReplayCorrection(ratio, min(max(longer, 0.0), LONGEST_START))
 
 
 def _replayed(part: Calls, pool: PoolSettings, begin: float, end: float) -> ReplayOutcome:

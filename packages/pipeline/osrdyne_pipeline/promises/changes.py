@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from osrdyne_pipeline.errors import LakeBusy, LakeError
-from osrdyne_pipeline.recommendation.outcome import Promise, Promised, Ratio
+from osrdyne_pipeline.recommendation.outcome import Promise, PromisedEffect, Ratio
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import SettingsError
@@ -27,7 +27,7 @@ MOST_CHANGES = 50
 
 
 @dataclass(frozen=True)
-class Usual:
+class ReplayCorrection:
     """What a replay does not count, as it was before the change: it is expected after it, too."""
 
     #: Cold requests for one of the replay: of calls that come at once, each finds no queue.
@@ -46,7 +46,7 @@ class AppliedChange:
     after: PoolSettings
     #: None where a change was taken back.
     promise: Promise | None
-    usual: Usual
+    usual: ReplayCorrection
     #: The files that were written, each with the option of `recommend` that names it.
     files: tuple[tuple[str, str], ...]
     #: Keys whose settings were recommended; what a person wrote for others is in `after`, too.
@@ -113,7 +113,7 @@ def _change(document: Mapping[str, Any], pool: str) -> AppliedChange:
         PoolSettings.from_mapping({"name": pool, **document["before"]}),
         PoolSettings.from_mapping({"name": pool, **document["after"]}),
         None if promise is None else _promise(promise),
-        Usual(float(document["usual"]["cold"]), float(document["usual"]["start_seconds"])),
+        ReplayCorrection(float(document["usual"]["cold"]), float(document["usual"]["start_seconds"])),
         tuple((str(option), str(file)) for option, file in document["files"]),
         tuple(map(str, document["keys"])),
         tuple(map(str, document["theirs"])),
@@ -125,9 +125,9 @@ def _promise(document: Mapping[str, Any]) -> Promise:
     return Promise(_promised(document["total"]), keys)
 
 
-def _promised(document: Mapping[str, Any]) -> Promised:
+def _promised(document: Mapping[str, Any]) -> PromisedEffect:
     ratios = {name: Ratio(**document[name]) for name in ("cold", "hours")}
-    return Promised(**{**document, **ratios})
+    return PromisedEffect(**{**document, **ratios})
 
 
 def own(pool: PoolSettings, keys: Sequence[str]) -> dict[str, Delays]:

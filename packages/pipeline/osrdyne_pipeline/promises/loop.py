@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from osrdyne_pipeline.promises import came
 from osrdyne_pipeline.promises import changes as changes_made
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.promises.verdict import KEPT, Review, review
 from osrdyne_pipeline.recommendation.calls import Calls, Tables
 from osrdyne_pipeline.recommendation.edit.change import FileChange
@@ -39,7 +39,7 @@ def noted(
     """Return the change that was written at this time. `found` is what became of the one before it."""
     before, after = written[0].was, written[0].becomes
     if not changes:
-        usual = came.usual(tables, calls, before, calls.since, at, Usual())
+        usual = came.usual(tables, calls, before, calls.since, at, ReplayCorrection())
     else:
         last = changes[-1]
         usual = last.usual

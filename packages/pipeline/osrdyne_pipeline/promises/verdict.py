@@ -13,8 +13,8 @@ from math import sqrt
 import numpy as np
 
 from osrdyne_pipeline.promises.came import DaysSince
-from osrdyne_pipeline.promises.changes import Usual
-from osrdyne_pipeline.recommendation.outcome import Promise, Promised, Ratio
+from osrdyne_pipeline.promises.changes import ReplayCorrection
+from osrdyne_pipeline.recommendation.outcome import Promise, PromisedEffect, Ratio
 
 KEPT, BROKEN, NOT_ENOUGH, NOT_MADE = "kept", "broken", "not enough yet", "not in force"
 
@@ -98,7 +98,7 @@ class Review:
     back_keys: tuple[str, ...] = ()
 
 
-def review(promise: Promise | None, after: DaysSince, usual: Usual) -> Review:
+def review(promise: Promise | None, after: DaysSince, usual: ReplayCorrection) -> Review:
     """Compare. Without a promise, the settings were taken back, and shall do what a replay of them says."""
     if after.days < LEAST_DAYS:
         return Review(NOT_ENOUGH, after.days)
@@ -117,7 +117,9 @@ def review(promise: Promise | None, after: DaysSince, usual: Usual) -> Review:
     return Review(verdict, after.days, total, keys, worse, whole, () if whole else broken)
 
 
-def _of(promised: Promised | None, after: DaysSince, usual: Usual, number: int | None) -> PromiseComparison:
+def _of(
+    promised: PromisedEffect | None, after: DaysSince, usual: ReplayCorrection, number: int | None
+) -> PromiseComparison:
     """Compare one key, or all where `number` is None."""
     at = slice(None) if number is None else slice(number, number + 1)
     chance, width = (CHANCE, WIDTH) if number is None else (CHANCE_OF_KEY, WIDTH_OF_KEY)
@@ -149,7 +151,7 @@ def _of(promised: Promised | None, after: DaysSince, usual: Usual, number: int |
     return PromiseComparison(verdict, cold, hours)
 
 
-def _as_before(after: DaysSince, usual: Usual) -> bool:
+def _as_before(after: DaysSince, usual: ReplayCorrection) -> bool:
     """Whether cold starts of the keys are much nearer to those of the settings before than to what was promised."""
     before, promised = (
         float(np.abs(after.cold - usual.cold * each.cold).sum()) for each in (after.former, after.promised)

@@ -15,8 +15,8 @@ from osrdyne_pipeline.recommendation import evidence
 from osrdyne_pipeline.recommendation.calls import DAY, Calls, Tables, collect
 from osrdyne_pipeline.recommendation.choices import failing
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
-from osrdyne_pipeline.recommendation.evidence import CANDIDATES, Judged, Split, date
-from osrdyne_pipeline.recommendation.fitting import DelaySearch, Fitted, FittingPlan
+from osrdyne_pipeline.recommendation.evidence import CANDIDATES, CandidateComparison, Split, date
+from osrdyne_pipeline.recommendation.fitting import DelaySearch, FitResult, FittingPlan
 from osrdyne_pipeline.recommendation.outcome import (
     CandidateResult,
     ClassAdvice,
@@ -120,7 +120,7 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=fitted.delay, settings=settings)
 
 
-def _offered(judged: Judged, goal: str) -> tuple[Judged, bool]:
+def _offered(judged: CandidateComparison, goal: str) -> tuple[CandidateComparison, bool]:
     """Choose the candidate to offer, and say whether it is better than today.
 
     That is the first which is better and keeps its promise, or the first which is better, or else the first of all.
@@ -187,7 +187,7 @@ def _broken(one: CandidateResult, found: RecommendationEvidence) -> tuple[str, .
 
 def _settings(
     calls: Calls,
-    fitted: Fitted,
+    fitted: FitResult,
     today: KeepAlivePolicy,
     since: float,
     behaviours: Mapping[int, str],
@@ -240,7 +240,9 @@ def _as_today(one: Setting, today: Delays) -> Setting:
     )
 
 
-def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split, goal: str) -> tuple[ClassAdvice, ...]:
+def _classes(
+    calls: Calls, classes: dict[str, str], judged: CandidateComparison, parts: Split, goal: str
+) -> tuple[ClassAdvice, ...]:
     """One delay a class: the one that is best at the price of a cold start that ours pays, found before the held-out
     weeks and counted on them. A class that is not better so on them is left out.
     """
@@ -283,7 +285,7 @@ def _answer(
     pool: str,
     reasons: tuple[str, ...],
     *,
-    judged: Judged | None = None,
+    judged: CandidateComparison | None = None,
     classes: tuple[ClassAdvice, ...] = (),
     delay: float | None = None,
     settings: tuple[Setting, ...] = (),
@@ -312,7 +314,7 @@ def _answer(
     )
 
 
-def _promised(calls: Calls, judged: Judged, settings: tuple[Setting, ...], seed: int) -> Promise:
+def _promised(calls: Calls, judged: CandidateComparison, settings: tuple[Setting, ...], seed: int) -> Promise:
     own = {each.key for each in settings}
     return evidence.promise(
         judged, judged.evidence.offered, {number: key for number, key in enumerate(calls.keys) if key in own}, seed

@@ -16,7 +16,7 @@ from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS, Choice, options
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed
 from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
-from osrdyne_pipeline.recommendation.tradeoff import Frontier, Spending, even, frontier, spend
+from osrdyne_pipeline.recommendation.tradeoff import BudgetChoice, Frontier, even, frontier, spend
 from osrdyne_pipeline.recommendation.warm import Cells
 
 #: Fewer stretches of activity than this say nothing about a key.
@@ -48,7 +48,7 @@ class FittingPlan:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """The policy found, and what it is expected to do."""
 
     policy: KeepAlivePolicy
@@ -99,13 +99,13 @@ class DelaySearch:
         """Return how each key is called of which there is enough to say."""
         return {number: key.behaviour for number, key in self._options.items()}
 
-    def fit(self, today: ReplayOutcome, goal: str) -> Fitted:
+    def fit(self, today: ReplayOutcome, goal: str) -> FitResult:
         """Return the policy for a goal beside what today's delays do to the same days: `cold` or `hours`."""
         if goal == "cold":
             return self.fewest_cold(float(today.hours.sum()), today.percentile(PERCENTILE))
         return self.fewest_hours(float(today.cold.sum()) * KEPT)
 
-    def fewest_cold(self, budget: float, rate: float | None = None) -> Fitted:
+    def fewest_cold(self, budget: float, rate: float | None = None) -> FitResult:
         """Return the policy with the fewest cold starts within the hours of a budget.
 
         With `rate`, today's 75th percentile of cold-start rates, most keys are first held to a part of it, where that
@@ -114,11 +114,11 @@ class DelaySearch:
         aims = [aim * rate for aim in AIMS] if rate is not None else []
         return self._find(sorted(self._options), budget * SPENT, 0.0, aims)
 
-    def fewest_hours(self, cold: float) -> Fitted:
+    def fewest_hours(self, cold: float) -> FitResult:
         """Return the policy with the fewest hours that has at most so many cold starts."""
         return self._find(sorted(self._options), np.inf, cold, [])
 
-    def _find(self, own: list[int], budget: float, cold: float, aims: list[float]) -> Fitted:
+    def _find(self, own: list[int], budget: float, cold: float, aims: list[float]) -> FitResult:
         rest = np.setdiff1d(np.arange(self._keys), own)
         pool = self._pool(rest)
         chosen, spending = self._spend(own, pool, budget, cold, aims)
@@ -133,7 +133,7 @@ class DelaySearch:
         if len(useful) > self._plan.most_overrides:
             return self._find(sorted(useful[: self._plan.most_overrides]), budget, cold, aims)
         policy = self._policy({number: choices[number] for number in useful}, delay)
-        return Fitted(policy, delay, np.array(useful, np.int64), spending.price, spending.hours)
+        return FitResult(policy, delay, np.array(useful, np.int64), spending.price, spending.hours)
 
     def _pool(self, rest: Integers) -> Frontier:
         """Return the delays that the pool may have: none shorter than today's, for keys of which nothing is known yet.
@@ -146,7 +146,7 @@ class DelaySearch:
 
     def _spend(
         self, own: list[int], pool: Frontier, budget: float, cold: float, aims: list[float]
-    ) -> tuple[list[Frontier], Spending]:
+    ) -> tuple[list[Frontier], BudgetChoice]:
         free = [self._frontiers[number] for number in own]
         share = SHARE * np.count_nonzero(self.requests) / max(len(own), 1)
         best = spend([*free, pool], budget, cold)

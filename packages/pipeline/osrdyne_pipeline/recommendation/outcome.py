@@ -83,7 +83,7 @@ class RecommendationEvidence:
 
 
 @dataclass(frozen=True)
-class Promised:
+class PromisedEffect:
     """What a change is to bring to a key, or to all: counted on days that it was not learnt from."""
 
     requests: int
@@ -100,8 +100,8 @@ class Promised:
 class Promise:
     """What a change is to bring: in total, and to keys with settings of their own."""
 
-    total: Promised
-    keys: Mapping[str, Promised]
+    total: PromisedEffect
+    keys: Mapping[str, PromisedEffect]
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def _saved(hours: Floats, cold: Floats, one: int, other: int) -> float:
 
 
 @dataclass(frozen=True)
-class Spending:
+class BudgetChoice:
     """What was chosen within a budget."""
 
     #: Of each frontier, the chosen step: 0 is its cheapest.
@@ -65,7 +65,7 @@ class Spending:
     price: float
 
 
-def spend(frontiers: Sequence[Frontier], budget: float, enough: float = 0.0) -> Spending:
+def spend(frontiers: Sequence[Frontier], budget: float, enough: float = 0.0) -> BudgetChoice:
     """Spend `budget` hours on the fewest cold starts, or until there are no more than `enough`.
 
     The cheapest options are taken, even where they cost more than the budget.
@@ -95,7 +95,7 @@ def spend(frontiers: Sequence[Frontier], budget: float, enough: float = 0.0) -> 
         step[number] += 1
         if np.isinf(budget):
             price = float(slope[index])
-    return Spending(step, hours, cold, price)
+    return BudgetChoice(step, hours, cold, price)
 
 
 def even(frontiers: Sequence[Frontier], requests: Integers, share: float, rate: float) -> list[Frontier]:

@@ -79,7 +79,7 @@ _NOT_DECODED = re.compile(
 
 
 #: Those of this process.
-_readings: WeakSet[Reading] = WeakSet()
+_readings: WeakSet[StreamConsumer] = WeakSet()
 
 
 def hurry() -> None:
@@ -104,7 +104,7 @@ class MessageNotReceived(SourceError):
     """The next message cannot be handed to a consumer of AMQP 0-9-1; its text says why."""
 
 
-class Reading:
+class StreamConsumer:
     """One consumer on a connection of its own."""
 
     def __init__(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from osrdyne_pipeline.source.consumer import BATCH, MessageNotReceived, Reading, StreamMessage
+from osrdyne_pipeline.source.consumer import BATCH, MessageNotReceived, StreamConsumer, StreamMessage
 
 #: Messages in a row that may be undeliverable where a stream begins with one; see `_first`.
 FEW = 8
@@ -40,7 +40,7 @@ def bounds(uri: str, stream: str) -> Bounds | None:
     first = _first(uri, stream) if isinstance(found, UnreadMessage) else found.offset
     end, known = 0, first
     try:
-        for batch in Reading(uri, stream, "last").batches(BATCH):
+        for batch in StreamConsumer(uri, stream, "last").batches(BATCH):
             end = known = batch[-1].offset + 1
     except MessageNotReceived:
         end = 0
@@ -97,7 +97,7 @@ def _next(uri: str, stream: str, start: int | str) -> StreamMessage | UnreadMess
     for _ in range(2):
         try:
             # Alone: one behind it must not end its connection.
-            batch = next(Reading(uri, stream, start, prefetch=1).batches(1), None)
+            batch = next(StreamConsumer(uri, stream, start, prefetch=1).batches(1), None)
             return batch[0] if batch else None
         except MessageNotReceived as error:
             reason = str(error)
@@ -117,7 +117,7 @@ def read(
     while start < end:
         ended = False
         try:
-            for batch in Reading(uri, stream, start, end=end).batches(size):
+            for batch in StreamConsumer(uri, stream, start, end=end).batches(size):
                 start = batch[-1].offset + 1
                 yield batch
         except MessageNotReceived:

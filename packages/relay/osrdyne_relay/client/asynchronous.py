@@ -33,7 +33,7 @@ from osrdyne_relay.client.sockets import Sockets
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.streams.base import CHUNK, StoredStream, stored
-from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.forks import OwnerProcess, keep
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Session:
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
-        self._home = Home()
+        self._home = OwnerProcess()
         self._sockets = Sockets()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.made),

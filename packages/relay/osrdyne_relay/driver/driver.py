@@ -17,7 +17,7 @@ from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay.checking import MOST_PICKUP_SECONDS
-from osrdyne_relay.driver.forwarding import Forwarding
+from osrdyne_relay.driver.forwarding import KeyForwarder
 from osrdyne_relay.driver.translation import endpoint_of
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.redis.names import check_endpoint
@@ -52,7 +52,7 @@ class RelayDriver:
         self._looks = (settings.timings.look_first, settings.timings.look_every)
         self._relay = Relay(settings)
         self._opening: asyncio.Task[Relay] | None = None
-        self._forwardings: dict[str, tuple[Forwarding, asyncio.Task[None]]] = {}
+        self._forwardings: dict[str, tuple[KeyForwarder, asyncio.Task[None]]] = {}
         #: Keys that were started while their forwarding was stopping.
         self._start_again: set[str] = set()
         self._unread = UnreadChanges()
@@ -103,7 +103,7 @@ class RelayDriver:
         await asyncio.shield(self._opening)
 
     def _begin(self, key: str) -> None:
-        forwarding = Forwarding(
+        forwarding = KeyForwarder(
             self._relay,
             lambda: self._environment(key),
             (self._pool.name, key),
@@ -116,7 +116,7 @@ class RelayDriver:
         self._forwardings[key] = (forwarding, task)
         task.add_done_callback(lambda done: self._ended(key, forwarding, done))
 
-    def _ended(self, key: str, forwarding: Forwarding, task: asyncio.Task[None]) -> None:
+    def _ended(self, key: str, forwarding: KeyForwarder, task: asyncio.Task[None]) -> None:
         del self._forwardings[key]
         if self._unread.has_ended() or task.cancelled():
             return
@@ -142,7 +142,7 @@ class RelayDriver:
         )
 
 
-def _state(forwarding: Forwarding) -> GroupState:
+def _state(forwarding: KeyForwarder) -> GroupState:
     if forwarding.stop.is_set():
         return GroupState.STOPPING
     return GroupState.RUNNING if forwarding.forwards else GroupState.STARTING

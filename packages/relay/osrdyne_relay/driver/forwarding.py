@@ -11,7 +11,7 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay.driver.translation import answer_of, endpoint_of, failure_of, request_of, waits_for
 from osrdyne_relay.errors import CallFailed, RelayError
 from osrdyne_relay.relay import Relay
-from osrdyne_relay.time_rules import Looks
+from osrdyne_relay.time_rules import LookSchedule
 from osrdyne_runtime import log_lines
 from osrdyne_worker import Request, Requeue, serve
 
@@ -23,7 +23,7 @@ _GRACE_SECONDS = 30.0
 _RETURN_AFTER_SECONDS = 5.0
 
 
-class Forwarding:
+class KeyForwarder:
     """Forwards the requests of one key until `stop` is set."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Forwarding:
     async def run(self) -> None:
         """Forward. Raises SettingsError, and what the worker library's `serve` raises."""
         self._relay.watch_polled(self._endpoint, self._news.set)
-        looks = Looks(self._first, self._most, self._now())
+        looks = LookSchedule(self._first, self._most, self._now())
         try:
             while not self.stop.is_set():
                 if await self._polled():

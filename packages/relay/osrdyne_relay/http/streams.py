@@ -92,6 +92,6 @@ def named_in(request: web.Request) -> Mapping[str, HandedStream]:
     return handed_over(request.app[SERVICE], wire.load_streams(request.headers.get(wire.STREAMS_HEADER)))
 
 
-def handed_over(service: NodeService, notes: Mapping[str, wire.Stored]) -> Mapping[str, HandedStream]:
+def handed_over(service: NodeService, notes: Mapping[str, wire.StreamEntry]) -> Mapping[str, HandedStream]:
     """Return the streams that a client names. A call or an answer takes them over."""
     return {name: HandedStream(service.relay.streams, stored.id, stored.size) for name, stored in notes.items()}

@@ -33,7 +33,7 @@ from osrdyne_relay.redis.connections import (
 from osrdyne_relay.redis.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.redis.wire import RedisWire, ReplyError, packed
 from osrdyne_relay.settings import RedisSettings
-from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.forks import OwnerProcess, keep
 
 #: Seconds without a pulse after which the connection is tried, and then for the answer.
 _PING_AFTER_SECONDS = 15.0
@@ -54,11 +54,11 @@ class RedisClient(RedisPort):
         self._settings = settings
         self._pool = pool_of(settings)
         self._connections: list[_Connection] = []
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
 
     def _check_here(self) -> None:
         if self._home is None:
-            self._home = Home()
+            self._home = OwnerProcess()
         self._home.check("this connection to Redis")
 
     async def run(self, *commands: Command) -> list[Any]:

@@ -26,7 +26,7 @@ _END_SECONDS = 5.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 10.0
 
 
-class Polling:
+class EndpointPoller:
     """Polls one endpoint."""
 
     def __init__(self, session: Session, requests: RequestRunner, endpoint: str) -> None:

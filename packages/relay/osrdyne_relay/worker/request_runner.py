@@ -32,7 +32,7 @@ from osrdyne_relay.errors import (
 )
 from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER, is_deadline
 from osrdyne_relay.streams.base import StoredStream
-from osrdyne_relay.wire import Stored
+from osrdyne_relay.wire import StreamEntry
 from osrdyne_relay.worker.requests import AnswerStreams, AsyncRelayRequest, RelayRequest
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
@@ -73,7 +73,7 @@ class ReceivedRequest:
     endpoint: str
     headers: Mapping[str, str]
     body: bytes
-    streams: Mapping[str, Stored]
+    streams: Mapping[str, StreamEntry]
     #: How it came; None for a poll.
     connection: ReceivingConnection | None = None
 
@@ -97,11 +97,11 @@ class WorkerAnswer:
 
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    streams: Mapping[str, Stored] = field(default_factory=dict)
+    streams: Mapping[str, StreamEntry] = field(default_factory=dict)
     failure: str | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome, streams: Mapping[str, Stored]) -> WorkerAnswer:
+    def of(cls, outcome: Outcome, streams: Mapping[str, StreamEntry]) -> WorkerAnswer:
         """Return what an outcome is: statuses are those of a worker over AMQP. Only a good one has streams."""
         if outcome.status == statuses.OK:
             return cls(outcome.body, streams=streams)
@@ -181,7 +181,7 @@ class RequestRunner:
         }
         return RelayRequest(**received.fields(), streams=blocking, _store=self._blocking, _sent=sent)
 
-    async def _drop(self, streams: Mapping[str, Stored]) -> None:
+    async def _drop(self, streams: Mapping[str, StreamEntry]) -> None:
         """Remove streams of an answer that does not count."""
         with suppress(RelayError):
             await self._streams.remove_all(stored.id for stored in streams.values())
@@ -260,7 +260,7 @@ class RequestRunner:
         what: str,
         body: bytes,
         headers: Mapping[str, str] = MappingProxyType({}),
-        streams: Mapping[str, Stored] = MappingProxyType({}),
+        streams: Mapping[str, StreamEntry] = MappingProxyType({}),
     ) -> None:
         """Say what became of a request until the node has heard it. Raises what the node answers."""
         lost = False
@@ -287,7 +287,7 @@ class RequestRunner:
         what: str,
         body: bytes,
         headers: Mapping[str, str],
-        streams: Mapping[str, Stored],
+        streams: Mapping[str, StreamEntry],
     ) -> None:
         shown = {"Content-Type": "application/octet-stream", **wire.dump_streams(streams)}
         if headers:

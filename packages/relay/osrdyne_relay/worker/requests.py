@@ -13,7 +13,7 @@ from osrdyne_relay.client.threads import BlockingStream, BlockingStreams
 from osrdyne_relay.errors import InvalidCall, StreamLost
 from osrdyne_relay.redis.records import MOST_STREAMS
 from osrdyne_relay.streams.base import Source, StoredStream, stored
-from osrdyne_relay.wire import Stored
+from osrdyne_relay.wire import StreamEntry
 
 #: Most characters of a stream's name.
 _MOST_NAME = 256
@@ -24,7 +24,7 @@ class AnswerStreams:
 
     def __init__(self, why_not: str | None = None) -> None:
         """`why_not`: why there is no answer that could have streams."""
-        self.streams: dict[str, Stored] = {}
+        self.streams: dict[str, StreamEntry] = {}
         self._why_not = why_not
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.redis.names import check_endpoint
-from osrdyne_relay.worker.polling import Polling
+from osrdyne_relay.worker.polling import EndpointPoller
 from osrdyne_relay.worker.request_runner import RequestRunner
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
 from osrdyne_relay.worker.websocket import WebSocketReceiver
@@ -76,10 +76,14 @@ class RelayWorker:
         runner = runner_of(cast("Handler", self._handler), self._threads, self._executor)
         session = Session(self._nodes)
         requests = RequestRunner(session, runner)
-        ways: list[WebSocketReceiver | Polling] = (
+        ways: list[WebSocketReceiver | EndpointPoller] = (
             [WebSocketReceiver(session, requests, self._endpoints, self._at_once)]
             if self._websocket
-            else [Polling(session, requests, endpoint) for endpoint in self._endpoints for _ in range(self._at_once)]
+            else [
+                EndpointPoller(session, requests, endpoint)
+                for endpoint in self._endpoints
+                for _ in range(self._at_once)
+            ]
         )
         tasks = [asyncio.create_task(way.run(stop), name="relay worker") for way in ways]
         try:

@@ -32,7 +32,7 @@ class CannotAsk(OsrdyneError):
     """The command cannot do its work; its text says what, where, and what to do."""
 
 
-class Halfway(CannotAsk):
+class PartlyDone(CannotAsk):
     """The command has done a part of its work: `done` is what its JSON document says of that, beside the error."""
 
     def __init__(self, why: Exception, done: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ def failing_clearly(
                 command(*args, **kwargs)
             except tuple(statuses) as error:
                 if kwargs.get("json"):
-                    print_json({**(error.done if isinstance(error, Halfway) else {}), "error": words(error)})
+                    print_json({**(error.done if isinstance(error, PartlyDone) else {}), "error": words(error)})
                 complain(words(error))
                 sys.exit(next(status for kind, status in statuses.items() if isinstance(error, kind)))
 

@@ -30,7 +30,7 @@ def guarded(who: str) -> Iterator[None]:
     # In this order: a file that is opened takes the lowest number, so that no socket becomes standard output.
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - until the process ends
-    lost = _Lost(who)
+    lost = _OutputLoss(who)
     sys.stdout, sys.stderr = _guarded(sys.stdout, lost.end), _guarded(sys.stderr, _drop)
     try:
         yield
@@ -61,7 +61,7 @@ def last_words(text: str) -> None:
         sys.stderr.flush()
 
 
-class _Lost:
+class _OutputLoss:
     """What becomes of the process when its output was lost."""
 
     def __init__(self, who: str) -> None:
@@ -111,7 +111,7 @@ def _escaped(text: str, _: str = "strict") -> tuple[bytes, int]:
     return text.encode("ascii", "backslashreplace"), len(text)
 
 
-class _Escaping(codecs.IncrementalEncoder):
+class _EscapingEncoder(codecs.IncrementalEncoder):
     def encode(self, input: str, final: bool = False) -> bytes:  # noqa: A002 - the names are the library's
         return _escaped(input)[0]
 
@@ -134,7 +134,7 @@ def _codec(name: str) -> codecs.CodecInfo | None:
         codecs.lookup("ascii").decode,
         codecs.lookup("ascii").streamreader,
         _Writer,
-        incrementalencoder=_Escaping,
+        incrementalencoder=_EscapingEncoder,
         incrementaldecoder=codecs.lookup("ascii").incrementaldecoder,
         name=_ESCAPED,
     )

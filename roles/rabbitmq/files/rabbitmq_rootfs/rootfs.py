@@ -121,6 +121,8 @@ def ensure_debootstrap() -> None:
     lock = "DPkg::Lock::Timeout=300"
     wanted = ["debootstrap", "debian-archive-keyring"]
     print(f"apt installs {' and '.join(wanted)}", file=sys.stderr, flush=True)
+    # An update that fails may still leave lists from which the packages can be installed.
+    failed = ""
     for step in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
         done = subprocess.run(
             ["apt-get", "-q", "-o", lock, *step],
@@ -129,8 +131,9 @@ def ensure_debootstrap() -> None:
             capture_output=True,
             text=True,
         )
-        if done.returncode and step[0] == "install":
-            raise Failure(f"apt-get could not install {' and '.join(wanted)}:\n{done.stderr[-800:]}")
+        failed += done.stderr[-800:] if done.returncode else ""
+    if done.returncode:
+        raise Failure(f"apt-get could not install {' and '.join(wanted)}:\n{failed}")
 
 
 def debian_mirror() -> str:

@@ -26,7 +26,7 @@ class Queue:
         self.unacknowledged: dict[int, int] = {}
         self.handled: list[int] = []
         self.given_back = 0
-        self.deliveries = MemoryLimit(Settling(self), limit=limit)
+        self.deliveries = MemoryLimit(SettlingChannel(self), limit=limit)
         self.deliver()
 
     def deliver(self) -> None:
@@ -54,7 +54,7 @@ class Queue:
         self.deliveries.ack(self.handled.pop(0))
 
 
-class Settling(Channel):
+class SettlingChannel(Channel):
     """The channel on which the deliveries of a queue are settled."""
 
     def __init__(self, queue: Queue) -> None:

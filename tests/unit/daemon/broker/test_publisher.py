@@ -371,11 +371,11 @@ async def test_operations_that_may_hang_leave_half_of_the_channels_to_the_others
 
 
 async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_pool_for_ever() -> None:
-    class Refusing(BreakableConnection):
+    class RefusingConnection(BreakableConnection):
         async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> ConfirmChannel:
             raise BrokerTimeout
 
-    pool = ChannelPool(Refusing(), 1)
+    pool = ChannelPool(RefusingConnection(), 1)
     for _ in range(3):
         with pytest.raises(BrokerTimeout):
             await pool.run(Operation(), suspect=False)

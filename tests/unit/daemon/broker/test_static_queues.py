@@ -122,12 +122,12 @@ async def test_the_next_session_knows_what_is_lost_and_does_not_say_it_again(cap
 
 
 async def test_a_connection_that_ends_while_a_session_waits_ends_the_wait() -> None:
-    class Ending(StandInConnection):
+    class EndingConnection(StandInConnection):
         async def wait_closed(self) -> BrokerError:
             await asyncio.sleep(100)
             return ConnectionLost("gone")
 
-    state, broker, connection = state_of(), Members(lost={"core-orphan"}), Ending(StandInBroker())
+    state, broker, connection = state_of(), Members(lost={"core-orphan"}), EndingConnection(StandInBroker())
 
     with pytest.raises(ExceptionGroup) as raised:
         await _unless_ended(connection, asyncio.Event(), static_queues(state, broker).usable())

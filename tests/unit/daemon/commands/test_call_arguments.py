@@ -9,17 +9,17 @@ import pytest
 
 from osrdyne.commands import call as module
 from osrdyne_calls.errors import WorkerFailed
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 
 #: Where nothing listens: the port of tcpmux.
 NOBODY = "amqp://user:secret@127.0.0.1:1/%2F"
 
 
-def call(*words: str, uri: str = NOBODY) -> Done:
+def call(*words: str, uri: str = NOBODY) -> CommandResult:
     return osrdyne("call", "--pool", "core", *words, variables={"OSRDYNE_CLIENT_URI": uri})
 
 
-def refused(done: Done) -> str:
+def refused(done: CommandResult) -> str:
     assert (done.code, done.out) == (2, b""), done
     assert "secret" not in done.err
     return done.line

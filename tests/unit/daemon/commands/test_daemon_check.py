@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from osrdyne_runtime.settings_text import to_toml
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 
 URI = "amqp://u:p@127.0.0.1:1/v"
 
 
-def check(folder: Path, driver: dict[str, Any]) -> Done:
+def check(folder: Path, driver: dict[str, Any]) -> CommandResult:
     broker = {"amqp_uri": URI, "management_uri": "http://u:p@127.0.0.1:1"}
     (folder / "settings.toml").write_text(to_toml({"pool": {"name": "core"}, "broker": broker, "driver": driver}))
     return osrdyne("daemon", "--settings", str(folder / "settings.toml"), "--check")

@@ -13,7 +13,7 @@ import pytest
 
 from osrdyne.commands.dev.command import end_groups
 from osrdyne.drivers.base import Change, Group, GroupState
-from osrdyne.drivers.subprocess.holding import Holding
+from osrdyne.drivers.subprocess.holding import DirectoryLock
 from osrdyne.errors import DriverError
 
 
@@ -84,18 +84,18 @@ async def test_a_worker_that_does_not_end_is_named_when_the_time_is_over(caplog:
 
 
 def test_workers_are_held_by_many_daemons_or_by_a_program_that_is_alone(tmp_path: Path) -> None:
-    dev = Holding(tmp_path, alone=True)
+    dev = DirectoryLock(tmp_path, alone=True)
     with pytest.raises(DriverError, match=r"another osrdyne daemon or `osrdyne dev` runs workers in .*; end it first"):
-        Holding(tmp_path, alone=True)
+        DirectoryLock(tmp_path, alone=True)
     assert dev.is_alone()
 
-    daemon = Holding(tmp_path)
+    daemon = DirectoryLock(tmp_path)
     assert not dev.is_alone()
     dev.close()
     with pytest.raises(DriverError, match="end it first"):
-        Holding(tmp_path, alone=True)
+        DirectoryLock(tmp_path, alone=True)
     daemon.close()
-    Holding(tmp_path, alone=True).close()
+    DirectoryLock(tmp_path, alone=True).close()
 
 
 def test_a_program_that_is_killed_holds_nothing(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_a_program_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     code += "Holding(Path(sys.argv[1]), alone=True); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
 
-    Holding(tmp_path, alone=True).close()
+    DirectoryLock(tmp_path, alone=True).close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from osrdyne.commands.replay.simulated_pool import PastEvent
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 
 CALLS = (
     b'time,key,duration\n2013-01-01T00:00:00Z,a,1.5\n2013-01-01T01:00:00+01:00,"b,\xc3\xa9",\n1357000200.25,a,PT2S\n'
@@ -20,7 +20,7 @@ CALLS = (
 DAMAGED = gzip.compress(CALLS, mtime=0)[:10] + 20 * b"\xff"
 
 
-def replay(directory: Path, calls: bytes = CALLS, *words: str, name: str = "calls.csv") -> Done:
+def replay(directory: Path, calls: bytes = CALLS, *words: str, name: str = "calls.csv") -> CommandResult:
     file = directory / name
     file.write_bytes(calls)
     return osrdyne("replay", "--calls", str(file), "--out", str(directory / "out.jsonl"), *words)

@@ -28,8 +28,8 @@ from tests.unit.stand_ins import (
     A_CALLER,
     ANOTHER_CALLER,
     NAMES,
-    Sent,
-    Settled,
+    SentMessage,
+    SettledDeliveries,
     StandInLifecycle,
     StandInPublisher,
     state_of,
@@ -51,7 +51,7 @@ class Responder:
 
     def __init__(self, tasks: asyncio.TaskGroup, *, worker_reasons: bool = True) -> None:
         self.publisher = StandInPublisher()
-        self.settled = Settled()
+        self.settled = SettledDeliveries()
         self.acked = self.settled.tags
         self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
@@ -82,7 +82,7 @@ class Responder:
         message = Message(b"body", "core-dl-xchg", "42", properties, self.delivered, redelivered=False)
         self.responder.on_message(message)
 
-    def sent(self, where: tuple[str, str]) -> list[Sent]:
+    def sent(self, where: tuple[str, str]) -> list[SentMessage]:
         return self.publisher.sent_to(*where)
 
 

@@ -25,7 +25,16 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_pool.settings import PoolLimits, PoolSettings
 from osrdyne_protocol import events, headers, statuses
-from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
+from tests.unit.stand_ins import (
+    A_CALLER,
+    NAMES,
+    SettledDeliveries,
+    StandInLifecycle,
+    StandInPublisher,
+    follower,
+    state_of,
+    until,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -44,7 +53,7 @@ def wall_clock_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "wall_ms", wall_ms)
 
 
-class SettledAfterConfirm(Settled):
+class SettledAfterConfirm(SettledDeliveries):
     """Checks that each delivery is acknowledged after its copy or its reply was confirmed."""
 
     def __init__(self, publisher: StandInPublisher) -> None:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from osrdyne.reconcile import queue_rules
 from osrdyne.reconcile.queue_rules import NOTHING, Finding, MessagesFound, QueuePlan, QueueStep, plan
-from osrdyne.state.tracker import Status, Wanted
+from osrdyne.state.tracker import KeyTarget, Status
 from osrdyne.state.values import Phase, QueueState, QueueTotals
 
 INTERVAL = 7.5
-ACTIVE = Wanted(Status.ACTIVE, 3, 1000.0)
-UNBOUND = Wanted(Status.UNBOUND, 4, 1000.0)
+ACTIVE = KeyTarget(Status.ACTIVE, 3, 1000.0)
+UNBOUND = KeyTarget(Status.UNBOUND, 4, 1000.0)
 
 
 def kept(found: Finding) -> QueueState:
@@ -43,7 +43,7 @@ def sampled(
     return queue_rules.after_sample(queue, totals, recheck=30.0, now=now)
 
 
-def next_step(wanted: Wanted | None, queue: QueueState, *, group_gone: bool = True, now: float = 100.0) -> QueuePlan:
+def next_step(wanted: KeyTarget | None, queue: QueueState, *, group_gone: bool = True, now: float = 100.0) -> QueuePlan:
     return plan(wanted, queue, group_gone=group_gone, interval=INTERVAL, now=now)
 
 
@@ -65,7 +65,7 @@ def test_a_wanted_queue_asserted_since_is_left_alone() -> None:
 
 @pytest.mark.parametrize("wanted", [UNBOUND, None])
 @pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.BOUND])
-def test_what_is_no_longer_active_is_unbound_first(wanted: Wanted | None, phase: Phase) -> None:
+def test_what_is_no_longer_active_is_unbound_first(wanted: KeyTarget | None, phase: Phase) -> None:
     assert next_step(wanted, QueueState(phase, asserted=3)) == QueuePlan(QueueStep.UNBIND)
 
 
@@ -198,7 +198,7 @@ queues = st.builds(
 
 @given(st.sampled_from((ACTIVE, UNBOUND, None)), queues, st.booleans())
 def test_a_plan_makes_progress_or_names_a_time_or_waits_for_a_named_event(
-    wanted: Wanted | None, queue: QueueState, group_gone: bool
+    wanted: KeyTarget | None, queue: QueueState, group_gone: bool
 ) -> None:
     found = next_step(wanted, queue, group_gone=group_gone)
     assert found.step is None or found.at is None
@@ -244,7 +244,7 @@ environment = st.lists(
 
 @given(environment)
 def test_a_queue_is_never_deleted_before_all_evidence_was_gathered(
-    world: list[tuple[Wanted | None, bool, float, int, int, bool]],
+    world: list[tuple[KeyTarget | None, bool, float, int, int, bool]],
 ) -> None:
     queue, evidence, now = QueueState(Phase.BOUND, asserted=0), Evidence(), 0.0
     for wanted, gone, pause, messages, consumers, fails in world:
@@ -306,7 +306,7 @@ def _applied(
 @pytest.mark.parametrize("wanted", [None, ACTIVE, UNBOUND])
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.GONE, Phase.FOREIGN)])
 def test_a_queue_that_the_broker_lost_is_discarded_whether_it_is_wanted_or_not(
-    wanted: Wanted | None, phase: Phase
+    wanted: KeyTarget | None, phase: Phase
 ) -> None:
     found = plan(wanted, QueueState(phase, asserted=3), group_gone=False, interval=INTERVAL, now=100.0, lost=True)
     assert found == QueuePlan(QueueStep.DISCARD)
@@ -337,7 +337,7 @@ def test_a_discard_that_failed_waits_before_it_is_tried_again() -> None:
 def test_a_queue_is_emptied_once_where_workers_cannot_be_started(
     status: Status, queue: QueueState, until: float, step: QueueStep | None, at: float | None
 ) -> None:
-    found = plan(Wanted(status, 3, 100.0), queue, group_gone=True, interval=7.5, now=5.0, refused_until=until)
+    found = plan(KeyTarget(status, 3, 100.0), queue, group_gone=True, interval=7.5, now=5.0, refused_until=until)
     assert (found.step, found.at) == (step, at)
 
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.base.changes import ChangeReader, Changes, Keyed, Timers, seconds_until
+from osrdyne.base.changes import ChangeReader, Changes, KeyedValues, Timers, seconds_until
 from tests.unit.stand_ins import follower
 
 
 async def test_waiting_returns_at_once_when_the_value_holds() -> None:
-    values = Keyed[int]()
+    values = KeyedValues[int]()
     values["42"] = 3
     assert await values.wait("42", lambda value: value == 3) == 3
 
 
 async def test_waiting_ends_with_the_value_that_holds_and_not_before() -> None:
-    values = Keyed[int]()
+    values = KeyedValues[int]()
     waiting = asyncio.ensure_future(values.wait("42", lambda value: value >= 2))
     for value in (0, 1):
         await asyncio.sleep(0)
@@ -32,7 +32,7 @@ async def test_waiting_ends_with_the_value_that_holds_and_not_before() -> None:
 
 
 async def test_a_value_that_holds_no_longer_when_the_waiter_looks_does_not_count() -> None:
-    values = Keyed[int]()
+    values = KeyedValues[int]()
     waiting = asyncio.ensure_future(values.wait("42", lambda value: value == 1))
     await asyncio.sleep(0)
     values["42"] = 1
@@ -44,7 +44,7 @@ async def test_a_value_that_holds_no_longer_when_the_waiter_looks_does_not_count
 
 
 async def test_a_waiter_that_gives_up_leaves_nothing_behind() -> None:
-    values = Keyed[int]()
+    values = KeyedValues[int]()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.001):
             await values.wait("42", bool)

@@ -19,7 +19,7 @@ from testbed import odd_headers
 from testbed.waiting import PATIENCE_SECONDS
 
 
-class Served:
+class ServedDocument:
     """A server whose document and readiness a test changes."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Served:
 
 
 @pytest.fixture
-async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    one = Served()
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServedDocument]:
+    one = ServedDocument()
     settings = StatusSettings(port=0, names=("osrdyne.example",))
     monkeypatch.setattr(status_server, "Door", partial(Door, patience=1.0))
     async with status_server.serve(
@@ -52,7 +52,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
         yield one
 
 
-async def test_odd_bytes_in_headers_are_not_an_error_of_the_server(served: Served) -> None:
+async def test_odd_bytes_in_headers_are_not_an_error_of_the_server(served: ServedDocument) -> None:
     found = {
         await odd_headers.status(served.port, "GET", path, lines)
         for path in ("/status", "/healthz", "/%ff%00?x=%ff")
@@ -62,7 +62,7 @@ async def test_odd_bytes_in_headers_are_not_an_error_of_the_server(served: Serve
     assert max(found) < 500
 
 
-async def test_readiness_is_reported_with_its_reason(served: Served) -> None:
+async def test_readiness_is_reported_with_its_reason(served: ServedDocument) -> None:
     assert await served.get("/readyz") == (200, "ready\n")
     served.reason = "waiting: no broker"
     assert await served.get("/readyz") == (503, "waiting: no broker\n")
@@ -71,7 +71,7 @@ async def test_readiness_is_reported_with_its_reason(served: Served) -> None:
 
 @pytest.mark.parametrize("path", ["/status", "/metrics", "/readyz", "/healthz", "/nothing"])
 async def test_a_page_of_another_site_that_means_this_address_by_its_name_reads_nothing(
-    served: Served, path: str
+    served: ServedDocument, path: str
 ) -> None:
     async with aiohttp.ClientSession() as session:
         async with session.get(served.url + path, headers={"Host": "evil.example:8042"}) as answer:
@@ -80,7 +80,7 @@ async def test_a_page_of_another_site_that_means_this_address_by_its_name_reads_
             assert answer.status == 200
 
 
-async def test_half_a_request_is_not_kept(served: Served) -> None:
+async def test_half_a_request_is_not_kept(served: ServedDocument) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     with closing(writer):
         writer.write(b"GET /status HTTP/1.1\r\nHost:")
@@ -88,7 +88,7 @@ async def test_half_a_request_is_not_kept(served: Served) -> None:
     assert (await served.get("/healthz"))[0] == 200
 
 
-async def test_metrics_count_the_keys_of_each_state_as_they_are_when_asked(served: Served) -> None:
+async def test_metrics_count_the_keys_of_each_state_as_they_are_when_asked(served: ServedDocument) -> None:
     served.document["keys"] = [{"state": "ready"}, {"state": "ready"}, {"state": "failed"}]
     assert 'osrdyne_keys{state="ready"} 2.0' in (await served.get("/metrics"))[1]
     served.document["keys"] = [{"state": "ready"}]
@@ -97,14 +97,14 @@ async def test_metrics_count_the_keys_of_each_state_as_they_are_when_asked(serve
     assert 'osrdyne_keys{state="failed"} 0.0' in text
 
 
-async def test_nothing_can_be_changed(served: Served) -> None:
+async def test_nothing_can_be_changed(served: ServedDocument) -> None:
     async with aiohttp.ClientSession() as session:
         for path in ("/healthz", "/readyz", "/metrics", "/status"):
             async with session.post(served.url + path) as answer:
                 assert answer.status == 405
 
 
-async def test_metrics_show_an_alarm_and_the_queues_that_can_be_seen(served: Served) -> None:
+async def test_metrics_show_an_alarm_and_the_queues_that_can_be_seen(served: ServedDocument) -> None:
     served.document |= {"alarm": "memory", "queues": {"core-orphan": 3, "core-dl": 0}}
     _, text = await served.get("/metrics")
     assert "osrdyne_broker_alarm 1.0" in text
@@ -116,7 +116,7 @@ async def test_metrics_show_an_alarm_and_the_queues_that_can_be_seen(served: Ser
     assert "core-orphan" not in text
 
 
-async def test_metrics_show_each_static_queue_that_is_lost_while_it_is(served: Served) -> None:
+async def test_metrics_show_each_static_queue_that_is_lost_while_it_is(served: ServedDocument) -> None:
     served.document |= {"static_queues_lost": {"core-orphan": "what to do"}}
     _, text = await served.get("/metrics")
     assert 'osrdyne_static_queues_lost{queue="core-orphan"} 1.0' in text

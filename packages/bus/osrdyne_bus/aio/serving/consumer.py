@@ -19,7 +19,7 @@ from osrdyne_bus.engine import IncomingMessage
 from osrdyne_calls.handling import Outcome
 from osrdyne_calls.runners import InExecutor, InThreads, is_async
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 
 log = log_lines.logger(__name__)
 
@@ -56,7 +56,7 @@ class Consumer(ABC):
         self._subscriptions: list[KeptSubscription] = []
         self._stopping = False
         #: Where it was started.
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
         #: Whether messages are settled before their handlers begin.
         self._settles_at_start = False
 
@@ -74,7 +74,7 @@ class Consumer(ABC):
         if self._started:
             raise RuntimeError("it is started already")
         self._started = True
-        self._home = Home()
+        self._home = OwnerProcess()
         self._stopping = False
         try:
             for address in addresses:

@@ -14,7 +14,7 @@ BEHAVIOURS = (NEW, ALWAYS_ON, REGULAR, NEARLY_REGULAR, DENSE, SUCCESSIVE, RARE)
 #: Fewer idle times than this say nothing about a key.
 LEAST_GAPS = 7
 #: Idle times shorter than this do not let a group go with any usual delay, in seconds.
-SHORT = 600.0
+SHORT_SECONDS = 600.0
 #: The middle 90 % of idle times of a regular key lie within this part of the median.
 EVEN = 0.1
 #: Of a nearly regular key, so many idle times (a share) are this near, a part, to few common ones.
@@ -26,15 +26,15 @@ def behaviour(gaps: Floats) -> str:
     if len(gaps) < LEAST_GAPS:
         return NEW
     low, middle, high = np.quantile(gaps, [0.05, 0.5, 0.95])
-    if gaps.max() < SHORT:
+    if gaps.max() < SHORT_SECONDS:
         return ALWAYS_ON
     if high - low <= EVEN * middle:
         return REGULAR
     if _near_common(gaps) >= NEARLY:
         return NEARLY_REGULAR
-    if np.quantile(gaps, 0.9) < SHORT:
+    if np.quantile(gaps, 0.9) < SHORT_SECONDS:
         return DENSE
-    return SUCCESSIVE if middle < SHORT and high < DAY else RARE
+    return SUCCESSIVE if middle < SHORT_SECONDS and high < DAY else RARE
 
 
 def _near_common(gaps: Floats) -> float:

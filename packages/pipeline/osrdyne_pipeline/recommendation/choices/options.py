@@ -15,7 +15,7 @@ import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
 from osrdyne_pipeline.recommendation.choices import behaviour as kinds
-from osrdyne_pipeline.recommendation.choices.spans import PRICES, WIDTHS, Likely, kept, within
+from osrdyne_pipeline.recommendation.choices.spans import PRICES, WIDTHS, CallLikelihood, kept, within
 from osrdyne_pipeline.recommendation.replay import covered
 from osrdyne_pipeline.recommendation.tradeoff import Frontier, frontier
 from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, GROUP, GROUPS, Cells, cells_between, cells_of, few_runs
@@ -69,7 +69,7 @@ class KeyOptions:
 
 
 @dataclass(frozen=True)
-class Idle:
+class IdleTimes:
     """One key's idle times, from the end of each stretch on; those at the edges are cut off."""
 
     #: When the stretch before it began and ended, how long it lasts, how much of it was before the history, and
@@ -86,7 +86,7 @@ class Idle:
     first: int
 
     @classmethod
-    def of(cls, calls: Calls, number: int) -> Idle:
+    def of(cls, calls: Calls, number: int) -> IdleTimes:
         low, high = np.searchsorted(calls.key, [number, number + 1])
         begin, end, before, after = (part[low:high] for part in (calls.begin, calls.end, calls.before, calls.after))
         edges = np.linspace(calls.since, calls.until, PARTS + 1)[1:-1]
@@ -105,7 +105,7 @@ class Idle:
 
 def options(calls: Calls, number: int) -> KeyOptions:
     """Return what may be chosen for one key, from all of `calls`."""
-    idle = Idle.of(calls, number)
+    idle = IdleTimes.of(calls, number)
     behaviour = kinds.behaviour(idle.length[idle.closed])
     found = [(0, *each) for each in _delays(idle)]
     if behaviour not in (kinds.NEW, kinds.ALWAYS_ON):
@@ -126,18 +126,18 @@ def options(calls: Calls, number: int) -> KeyOptions:
 Counted = tuple[float, float, Callable[[], Choice]]
 
 
-def _delays(idle: Idle) -> Iterator[Counted]:
+def _delays(idle: IdleTimes) -> Iterator[Counted]:
     for delay in DELAYS.tolist():
         seconds = np.minimum(idle.length, delay) - np.minimum(idle.early, delay)
         missed = np.count_nonzero(idle.closed & (idle.length >= delay - STOP_SECONDS))
         yield float(seconds.sum()) / 3600, float(missed), partial(Choice, delay)
 
 
-def _prewarms(idle: Idle) -> Iterator[Counted]:
+def _prewarms(idle: IdleTimes) -> Iterator[Counted]:
     for width in WIDTHS:
         # One each for what the other parts teach.
         others = [idle.part != part for part in range(PARTS)]
-        taught = [Likely(idle.length[mask], idle.closed[mask], width) for mask in others]
+        taught = [CallLikelihood(idle.length[mask], idle.closed[mask], width) for mask in others]
         for price in PRICES:
             seconds = missed = 0.0
             for mask, likely in zip(others, taught, strict=True):
@@ -148,12 +148,12 @@ def _prewarms(idle: Idle) -> Iterator[Counted]:
             yield seconds / 3600, missed, partial(_spans, idle, width, price)
 
 
-def _spans(idle: Idle, width: float, price: float) -> Choice:
-    spans = Likely(idle.length, idle.closed, width).spans(price)
+def _spans(idle: IdleTimes, width: float, price: float) -> Choice:
+    spans = CallLikelihood(idle.length, idle.closed, width).spans(price)
     return Choice(float(spans[0, 1]) + STOP_SECONDS, prewarm=spans[1:] if len(spans) > 1 else None)
 
 
-def _windows(calls: Calls, idle: Idle) -> Iterator[Counted]:
+def _windows(calls: Calls, idle: IdleTimes) -> Iterator[Counted]:
     starts, cell = cells_between(calls.since, calls.until)
     edges = np.linspace(calls.since, calls.until, PARTS + 1)[1:-1]
     slot = np.searchsorted(edges, starts, "right") * GROUPS + GROUP[cell]

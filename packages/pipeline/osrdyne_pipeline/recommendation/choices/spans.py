@@ -22,7 +22,7 @@ WIDTHS = (0.0, 0.03, 0.12)
 PRICES = tuple(0.02 * 2.0**step for step in range(12))
 
 
-class Likely:
+class CallLikelihood:
     """How likely calls are at each minute of idle time, learnt from some idle times."""
 
     def __init__(self, idle: Floats, closed: npt.NDArray[np.bool_], width: float) -> None:
