@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from osrdyne.drivers.base import GroupState, How
 from osrdyne.drivers.systemd import driver as systemd
 from osrdyne.errors import DriverError
 from testbed.waiting import PATIENCE_SECONDS, until_async
-from tests.drivers.subjects.base import PASSWORD, is_empty, listed
+from tests.drivers.subjects.base import PASSWORD, is_empty, listed, next_change
 from tests.drivers.subjects.systemd import SystemdSubject
 
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
@@ -183,3 +184,26 @@ async def test_a_failed_key_harms_no_other(units: SystemdSubject) -> None:
     await units.error(driver, "crash")
     await units.until_running(driver, "a", "b")
     assert (await listed(driver))["a"].state is GroupState.RUNNING
+
+
+async def test_ends_of_a_group_are_reported_in_their_order_where_the_journal_is_slow(units: SystemdSubject) -> None:
+    # Given a journal that takes longer than systemd takes to start a worker again
+    slow = ("sh", "-c", 'sleep 2; exec "$@"', "sh", *units.place.journalctl)
+    driver = units.driver_of(replace(units.place, journalctl=slow))
+    units.install()
+    await units.ready(driver, "a")
+    before = await units.workers("a")
+
+    # When a worker is killed, and the one that follows is stopped
+    await units.kill("a")
+
+    async def back() -> bool:
+        now = await units.workers("a")
+        return bool(now) and now != before
+
+    await until_async(back)
+    await driver.stop("a")
+
+    # Then the death comes first
+    ends = [change.end.how for change in [await next_change(driver), await next_change(driver)] if change.end]
+    assert ends == [How.SIGNAL, How.STOPPED]

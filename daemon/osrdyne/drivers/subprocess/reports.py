@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from osrdyne.drivers.base import Change, How, WorkerEnd
+from osrdyne.drivers.in_turn import TasksInTurn, Turn
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord
@@ -29,30 +29,23 @@ class ExitReports:
         self._unread = unread
         self._grace = grace
         self._then = then
-        #: The last report by group name. The next one waits for it.
-        self._last: dict[str, asyncio.Task[None]] = {}
+        self._reports = TasksInTurn()
 
     def begin(self, ended: ProcessExit) -> None:
         """Report an exit that was seen now."""
         seconds = control.clock() - ended.record.started
-        report = asyncio.create_task(self._report(ended, seconds, self._last.get(ended.name)))
-        self._last[ended.name] = report
-        report.add_done_callback(partial(self._is_done, ended.name))
+        self._reports.begin(ended.name, partial(self._report, ended, seconds))
 
     async def finish(self) -> None:
         """Wait for the reports that have begun."""
-        await asyncio.gather(*self._last.values(), return_exceptions=True)
+        await self._reports.finish()
 
     def unseen(self, name: str, record: ProcessRecord) -> None:
         """Report a worker that ended while no daemon watched it."""
         log.info("worker had ended while no daemon watched it", extra=fields(record))
         self._unread.tell(Change(record.key, None, self._end(name, record, WorkerEnd(How.UNKNOWN))))
 
-    def _is_done(self, name: str, report: asyncio.Task[None]) -> None:
-        if self._last.get(name) is report:
-            del self._last[name]
-
-    async def _report(self, ended: ProcessExit, seconds: float, former: asyncio.Task[None] | None) -> None:
+    async def _report(self, ended: ProcessExit, seconds: float, turn: Turn) -> None:
         record = ended.record
         requested = record.stopping_since is not None
         if ended.killed or not requested:
@@ -60,8 +53,7 @@ class ExitReports:
         end = self._end(ended.name, record, ended.end, seconds=seconds)
         if requested:
             end = dataclasses.replace(end, how=How.STOPPED, code=None)
-        if former is not None:
-            await asyncio.wait([former])
+        await turn()
         error = self._error(ended, end)
         log.log(
             logging.INFO if error is None else logging.WARNING,

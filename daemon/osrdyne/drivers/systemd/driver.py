@@ -13,11 +13,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from osrdyne.drivers import redaction
 from osrdyne.drivers.base import Change, Group, How, WorkerEnd
+from osrdyne.drivers.in_turn import TasksInTurn, Turn
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.systemd.environment import UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
@@ -80,6 +82,7 @@ class SystemdDriver:
         #: Since when the file of a start has had no group, by the loop's clock.
         self._left_over: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reports = TasksInTurn()
 
     async def start(self, key: str) -> None:
         """Start the unit of a key unless it runs. While it stops, systemd lets the next run follow."""
@@ -145,6 +148,7 @@ class SystemdDriver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._reports.cancel()
         await self._manager.close()
 
     async def _start(self, key: str, name: str) -> None:
@@ -238,10 +242,7 @@ class SystemdDriver:
         seconds = max(0.0, time.time() - event.began_at / 1e6) if event.began_at else None
         hint = self._journal.hint(self._place.unit_of(name))
         end = WorkerEnd(event.how, event.code, record.worker_id, seconds, log=hint)
-        if event.error is None:
-            self._unread.tell(Change(record.key, None, end))
-        else:
-            self._spawn(self._tell_error, record, event, end)
+        self._reports.begin(name, partial(self._report, record, event.error, event.began_at, end))
 
     async def _look_at_template(self) -> None:
         await self._learn_template()
@@ -249,12 +250,15 @@ class SystemdDriver:
             if record.template != self.template:
                 self._unread.tell(Change(record.key))
 
-    async def _tell_error(self, record: UnitRecord, event: UnitEvent, end: WorkerEnd) -> None:
-        unit = self._place.unit_of(record.name)
-        output = self._groups.shown(await self._journal.last_lines(unit, event.began_at, redaction.MOST_LINES))
-        end = replace(end, output=output)
-        error = f"worker {event.error}{end.trace}"
-        log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
+    async def _report(self, record: UnitRecord, how: str | None, began_at: int, end: WorkerEnd, turn: Turn) -> None:
+        error = None
+        if how is not None:
+            lines = await self._journal.last_lines(self._place.unit_of(record.name), began_at, redaction.MOST_LINES)
+            end = replace(end, output=self._groups.shown(lines))
+            error = f"worker {how}{end.trace}"
+            log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
+        # The journal takes its time. An end without an error must not pass the one before.
+        await turn()
         self._unread.tell(Change(record.key, error, end))
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
