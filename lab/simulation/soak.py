@@ -30,7 +30,7 @@ from simulation.soak_report import Report, Sample
 from simulation.soak_workers import Fleet, FleetWorker, LibraryWorker
 from simulation.ticking_time import TickingLoop
 from simulation.workers import WATCH, Worker
-from simulation.world import World, daemon_settings, note_errors
+from simulation.world import World, daemon_settings, only_errors_noted
 
 #: Virtual seconds: of the load, and between two looks whether the last key is gone.
 LENGTH_SECONDS, _LOOK_SECONDS = 3600.0, 30.0
@@ -227,8 +227,7 @@ async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], 
     report = Report(keys)
     loop = world.loop
     LibraryWorker.served = 0
-    note_errors(world.note)
-    with mock.patch.object(Connection, "open", world.connect):
+    with only_errors_noted(world.note), mock.patch.object(Connection, "open", world.connect):
         world.start()
         await world.client.open()
         tasks = [loop.create_task(work) for work in (world.load(), world.steady_load(), world.cut())]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any
@@ -229,19 +230,40 @@ class World:
         )
 
 
+#: Loggers of what runs in the simulation.
+_LOGGERS = ("osrdyne", "osrdyne_amqp", "osrdyne_client", "asyncio")
+
+
 class _Errors(logging.Handler):
     """Notes what the daemon logs as an error: it says that a message made one of its tasks fail."""
 
-    note: Callable[..., None] | None = None
+    def __init__(self, note: Callable[..., None]) -> None:
+        super().__init__(logging.ERROR)
+        self._note = note
 
     def emit(self, record: logging.LogRecord) -> None:
         # A session that ends unexpectedly is noted with its reason already.
-        if self.note is not None and "beginning again" not in record.getMessage():
+        if "beginning again" not in record.getMessage():
             cause = record.exc_info[1] if record.exc_info else None
-            self.note("error logged", record.name, "", f"{record.getMessage()}: {cause!r}")
+            self._note("error logged", record.name, "", f"{record.getMessage()}: {cause!r}")
 
 
-_errors = _Errors()
+@contextlib.contextmanager
+def only_errors_noted(note: Callable[..., None]) -> Iterator[None]:
+    """Note everything that the daemon logs as an error, and log nothing else."""
+    handler, daemons = _Errors(note), logging.getLogger("osrdyne")
+    before = {name: logging.getLogger(name).level for name in _LOGGERS}
+    daemons.addHandler(handler)
+    daemons.propagate = False
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+        daemons.propagate = True
+        daemons.removeHandler(handler)
 
 
 def simulate(scenario: Scenario) -> Outcome:
@@ -249,19 +271,7 @@ def simulate(scenario: Scenario) -> Outcome:
 
     async def program() -> Outcome:
         world = World(scenario, History())
-        note_errors(world.note)
-        with mock.patch.object(Connection, "open", world.connect):
+        with only_errors_noted(world.note), mock.patch.object(Connection, "open", world.connect):
             return await world.run()
 
     return virtual_time.run(scenario.seed, program)
-
-
-def note_errors(note: Callable[..., None]) -> None:
-    """Note everything that the daemon logs as an error, and log nothing else."""
-    _errors.note = note
-    logger = logging.getLogger("osrdyne")
-    if _errors not in logger.handlers:
-        logger.addHandler(_errors)
-        logger.propagate = False
-    for name in ("osrdyne", "osrdyne_amqp", "osrdyne_client", "asyncio"):
-        logging.getLogger(name).setLevel(logging.ERROR)
