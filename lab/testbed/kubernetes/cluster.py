@@ -34,7 +34,7 @@ MODULES = ("kubernetes", "etcd", "coredns")
 
 
 class ClusterFailed(RuntimeError):
-    """The cluster did not do what it was told; the text says why."""
+    """The cluster did not do what it should; the text says why."""
 
 
 class Cluster(StartedEngine):
@@ -106,7 +106,7 @@ class Cluster(StartedEngine):
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
-        """Output of `kubectl ARGUMENTS`, as the administrator or whom a kubeconfig names. Raises ClusterFailed."""
+        """Output of `kubectl ARGUMENTS`, as the administrator or the user of a kubeconfig. Raises ClusterFailed."""
         done = subprocess.run(
             self._kubectl(kubeconfig or self.kubeconfig, *arguments),
             check=False,
