@@ -75,12 +75,12 @@ class IngestRules:
     allowance_ms: int = ALLOWANCE_MS
     #: Most events of a stream in a batch.
     batch_events: int = BATCH_EVENTS
-    #: The stream was made anew: read it from its first event, beside what was read of the old one.
+    #: The stream was deleted and made again: read it from its first event, and keep what was read of the old one.
     new_stream: bool = False
 
 
 def _nothing(_so_far: IngestProgress) -> None:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
 
 def ingest_stream(
@@ -179,8 +179,8 @@ class _StreamJob:
 
     def _changed(self, why: str) -> str:
         return (
-            f"the stream {self._stream} was made anew since it was read ({why}): to take it in beside what was "
-            "read of the old one, say so (new stream); else use a lake of its own"
+            f"the stream {self._stream} was deleted and made again since it was read ({why}): to add its "
+            "events to those of the old one, say so (new stream); else use a lake of its own"
         )
 
     def _commit(self, start: int, end: int) -> tuple[Batch, dict[str, int]]:

@@ -115,7 +115,7 @@ def command(
     if json:
         print_json(found.to_json())
     else:
-        found.tell()
+        found.print_text()
 
 
 def for_settings(
@@ -153,7 +153,7 @@ class _Outcome:
         diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in self.written} for edit in self.edits]
         return {**self.document, "changes": diffs}
 
-    def tell(self) -> None:
+    def print_text(self) -> None:
         for words in self.said:
             typer.echo(words)
         for edit in self.edits:

@@ -111,7 +111,7 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         files = tuple((str(option), str(file)) for option, file in document.get("files", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(
-            f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
+            f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it again"
         ) from None
     return dataclasses.replace(
         found,

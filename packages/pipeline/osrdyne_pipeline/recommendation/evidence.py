@@ -44,7 +44,7 @@ DAY_FOLDS = 3
 #: Upper 97.5 % points of Student's t by degrees of freedom, from 1 on: few days or weeks have wide intervals.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 NORMAL = 1.96
-#: Points of our trade-off curve: worker-hours in parts of today's.
+#: Points of our trade-off curve: worker-hours relative to today's.
 BUDGETS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 LABELS = {
@@ -114,7 +114,7 @@ class CandidateComparison:
 
     evidence: RecommendationEvidence
     today: ReplayOutcome
-    #: Of each candidate, the 75th percentile in parts of today's.
+    #: Of each candidate, the 75th percentile relative to today's.
     rates: Mapping[str, Ratio]
     #: Cold starts that an hour saves where ours stops spending, on average over the folds.
     price: float
@@ -286,7 +286,7 @@ def _result(name: str, label: str, weeks: list[ReplayOutcome]) -> PolicyResult:
 
 
 def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) -> tuple[Ratio, Ratio, Ratio]:
-    """Return ours in parts of today's: cold starts, the percentile of rates, hours."""
+    """Return ours relative to today's: cold starts, the percentile of rates, hours."""
     draws = _draws(len(ours), seed)
     found = [_measures(ours, draws), _measures(today, draws)]
     cold, rates, hours = (_ratio(_parts(mine, theirs), len(ours)) for mine, theirs in zip(*found, strict=True))
@@ -294,7 +294,7 @@ def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) ->
 
 
 def _parts(mine: Floats, theirs: Floats) -> Floats:
-    """Return one in parts of the other. Of nothing, nothing is all of it, and anything is more."""
+    """Return one relative to the other. Of nothing, nothing is all of it, and anything is more."""
     return np.divide(mine, theirs, out=np.where(mine > 0, 1.0 + mine, 1.0), where=theirs > 0)
 
 
@@ -337,16 +337,16 @@ def _targets(results: dict[str, PolicyResult]) -> tuple[EvidenceTarget, ...]:
     equal_peer = same.worker_hours <= EQUAL_HOURS * peer.worker_hours
     return (
         EvidenceTarget(
-            "75th percentile of cold-start rates, in parts of today's, at equal hours",
+            "75th percentile of cold-start rates, relative to today's, at equal hours",
             HALF,
             half,
             half <= HALF and equal,
         ),
         EvidenceTarget(
-            "cold starts, in parts of the histogram's, at equal hours", PEER, cold, cold <= PEER and equal_peer
+            "cold starts, relative to the histogram's, at equal hours", PEER, cold, cold <= PEER and equal_peer
         ),
         EvidenceTarget(
-            "75th percentile, in parts of the histogram's, at equal hours", PEER, rate, rate <= PEER and equal_peer
+            "75th percentile, relative to the histogram's, at equal hours", PEER, rate, rate <= PEER and equal_peer
         ),
     )
 

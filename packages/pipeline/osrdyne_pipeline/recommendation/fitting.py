@@ -27,7 +27,7 @@ SPENT = 0.99
 KEPT = 0.95
 #: The percentile over keys of their cold-start rates that is to be halved.
 PERCENTILE = 0.75
-#: The share of keys held to a cold-start rate: a little more than 75 %, for the same reason; and that rate in parts of
+#: The share of keys held to a cold-start rate: a little more than 75 %, for the same reason; and that rate relative to
 #: today's 75th percentile, the first that the budget allows.
 SHARE = 0.78
 AIMS = (0.45, 0.5, 0.6, 0.7, 0.8)
@@ -43,7 +43,7 @@ class FittingPlan:
     windows: bool = True
     prewarms: bool = True
     most_overrides: int = 500
-    #: Today's delays, which a key that nobody has called keeps in sum.
+    #: Today's delays, whose sum a key without calls keeps.
     kept: float = 1200.0
 
 

@@ -32,7 +32,7 @@ class ReplayOutcome:
         return np.asarray(self.cold[asked] / self.requests[asked])
 
     def percentile(self, share: float) -> float:
-        """Return the percentile over keys of these rates; 0 where nobody asked."""
+        """Return the percentile over keys of these rates; 0 where there were no calls."""
         rates = self.rates()
         return float(np.quantile(rates, share)) if len(rates) else 0.0
 

@@ -22,7 +22,7 @@ class Frontier:
 
     hours: Floats
     cold: Floats
-    #: What each stands for, to whom made it.
+    #: The number by which the caller knows each option.
     option: Integers
 
     def within(self, cold: float) -> Frontier | None:

@@ -84,7 +84,7 @@ def _parts(series: Sequence[Series], line: int, y: float, area: Area, top: float
     for row in series:
         long = area.width * row.values[line] / top
         if long > 0:
-            # A thin gap tells neighbours apart where their colours do not.
+            # A thin gap separates neighbours where their colours do not.
             shown = max(0.5, long - 1) if len(series) > 1 else long
             parts.append(
                 element("rect", x=left, y=y + (_ROW - _THICK) / 2, width=shown, height=_THICK, class_=row.style)
