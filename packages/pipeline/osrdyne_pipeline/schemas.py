@@ -31,11 +31,11 @@ def _table(*columns: str | pa.Field) -> pa.Schema:
     return pa.schema(fields)
 
 
-#: One row a message as a source gives it: a stream's message or a file's row, taken apart, not judged.
+#: One row a message as a source gives it: a stream's message or a file's row, parsed, not judged.
 #: `source` is the stream's or the file's name, `offset` the stream's offset or the number of the row in its file.
 #: `caller` is the user of a request that the broker checked, `error` the class of a handler's error. Of the end of a
 #: worker are `detail` (why), `output` (last lines), `log` (where it is) and `began` (whether it had said `started`).
-#: Where a message could not be taken apart, `problem` says why, and `raw` holds what was there, cut off.
+#: Where a message could not be parsed, `problem` says why, and `raw` holds what was there, cut off.
 RAW = _table(
     "source text!, offset long!, key text, event text, event_id text, time_ms long, worker_id text",
     "request_id text, outcome text, duration_ms long",
