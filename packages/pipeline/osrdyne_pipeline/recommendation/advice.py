@@ -95,7 +95,7 @@ class KnownCalls:
 
 
 def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:
-    """The same from calls, and from the class of each key."""
+    """Return the recommendation from calls and from the class of each key."""
     parts = evidence.split(calls, ask.train_weeks, ask.held_weeks, ask.folds)
     reasons = _too_little(calls, parts)
     if reasons or parts is None:
