@@ -124,12 +124,12 @@ def _run(rig: Rig, size: Size, side: str, events: Path, out: Path) -> Cost:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         peak = _Peak(process.pid)
         try:
-            said, _ = process.communicate()
+            output, _ = process.communicate()
         finally:
             peak.stop()
     if process.returncode:
         raise RuntimeError(f"{side} ended with exit code {process.returncode}")
-    printed = json.loads(said.splitlines()[-1])
+    printed = json.loads(output.splitlines()[-1])
     rig.progress(f"{size.name}: {side} {printed['seconds']:.1f} s, {peak.mib:.0f} MiB {printed.get('parts', '')}")
     return Cost(printed["seconds"], peak.mib, printed)
 

@@ -138,8 +138,8 @@ class Artemis(JavaServer):
             answer = SyncRequestResponse(connection, "activemq.management").call(request)
             if not answer.properties["_AMQ_OperationSucceeded"]:
                 raise RuntimeError(f"Artemis refused {operation} {arguments}: {answer.body}")
-            said = json.loads(answer.body or "[]")
-            return said[0] if said else None
+            values = json.loads(answer.body or "[]")
+            return values[0] if values else None
 
     def addresses(self) -> list[str]:
         """Return all addresses of the bus."""

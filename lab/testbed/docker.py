@@ -150,8 +150,8 @@ class Docker:
         excluded = [f"--exclude=./{path}" for path in (*ours, *without)]
         pack = _as_root("tar", "-c", *excluded, "-C", str(root), ".", "-C", str(overlay), *ours)
         with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
-            said = [word for change in changes for word in ("--change", change)]
-            command = ["docker", "import", *said, "-", image]
+            options = [word for change in changes for word in ("--change", change)]
+            command = ["docker", "import", *options, "-", image]
             done = subprocess.run(
                 command, env=self.environment, check=False, stdin=tar.stdout, capture_output=True, text=True
             )

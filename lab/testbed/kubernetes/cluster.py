@@ -86,11 +86,11 @@ class Cluster(StartedEngine):
                 start_new_session=True,
             )
         assert self._keeper.stdout
-        said = self._keeper.stdout
-        until(lambda: _readable(said) or self._engine_answers(), within=600, every=0.1, what="the container engine")
-        if not _readable(said):
+        output = self._keeper.stdout
+        until(lambda: _readable(output) or self._engine_answers(), within=600, every=0.1, what="the container engine")
+        if not _readable(output):
             self._load_first_images(base)
-        line = said.readline()
+        line = output.readline()
         found = json.loads(line or json.dumps({"error": (self.directory / "keeper.log").read_text()}))
         if "error" in found:
             raise ClusterFailed(f"no Kubernetes cluster could be started: {found['error']}")

@@ -148,8 +148,8 @@ class Router:
                 connection.say(state)
         self._own_state()
 
-    def heard(self, said: Mapping[str, Any], connection: Connection) -> None:
-        state = RouterState(said["router"], said["number"], frozenset(said["neighbours"]), frozenset(said["addresses"]))
+    def heard(self, news: Mapping[str, Any], connection: Connection) -> None:
+        state = RouterState(news["router"], news["number"], frozenset(news["neighbours"]), frozenset(news["addresses"]))
         known = self.states.get(state.router)
         if state.router == self.name or (known is not None and known.number >= state.number):
             return

@@ -39,8 +39,8 @@ def what_happened(cause: EndCause) -> str:
 
 def how(cause: EndCause) -> str:
     """Return how a worker ended, in a word or two, with the class of the error where it is known."""
-    said = "" if cause.what == "handler-error" or cause.how == "no-start" else cause.how
-    return ", ".join(part for part in (said, cause.error) if part) or "of unknown class"
+    ending = "" if cause.what == "handler-error" or cause.how == "no-start" else cause.how
+    return ", ".join(part for part in (ending, cause.error) if part) or "of unknown class"
 
 
 def in_words(cause: EndCause) -> str:

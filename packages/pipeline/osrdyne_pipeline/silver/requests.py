@@ -87,7 +87,7 @@ def _joined(rows: DataFrame) -> DataFrame:
     finished = F.min(F.when(_ends() & _is(names.FINISHED), end))
     dead = F.min(F.when(_is(names.DEAD_LETTERED), end))
     received = F.when(_is(names.REQUEST_RECEIVED), time_ms)
-    said = F.struct("time_ms", "caller")
+    caller_at = F.struct("time_ms", "caller")
     return rows.groupBy(*_REQUEST).agg(
         F.min("time_ms").alias("seen_ms"),
         F.max(_is(names.ORPHAN_SEEN) | _is(names.FORWARDED)).alias("cold"),
@@ -98,8 +98,8 @@ def _joined(rows: DataFrame) -> DataFrame:
         F.count_if(_gave_back()).cast("int").alias("returns"),
         finished.alias("finished"),
         dead.alias("dead"),
-        F.min(F.when(_is(names.ORPHAN_SEEN) & F.col("caller").isNotNull(), said)).alias("woke"),
-        F.min(F.when(_is(names.REQUEST_RECEIVED) & F.col("caller").isNotNull(), said)).alias("asked"),
+        F.min(F.when(_is(names.ORPHAN_SEEN) & F.col("caller").isNotNull(), caller_at)).alias("woke"),
+        F.min(F.when(_is(names.REQUEST_RECEIVED) & F.col("caller").isNotNull(), caller_at)).alias("asked"),
     )
 
 

@@ -110,8 +110,8 @@ def _texts(headers: Sequence[dict[str, Any]], header: str) -> list[str | None]:
 
 def _time(header: dict[str, Any], seconds: int) -> int | None:
     """The time of an event, or else that of its message: of 64 bits in seconds, which may have more in milliseconds."""
-    said = names.integer(header, names.X_EVENT_TIME)
-    return names.integer({"": seconds * 1000}, "") if said is None else said
+    own_ms = names.integer(header, names.X_EVENT_TIME)
+    return names.integer({"": seconds * 1000}, "") if own_ms is None else own_ms
 
 
 def _problem(key: str | None, time_ms: int | None, seconds: int | None) -> str | None:
