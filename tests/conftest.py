@@ -21,7 +21,7 @@ from testbed.broker import DEMO_VERSION, NEWEST, SUITES, Broker, SharedBroker
 from testbed.suite import in_make_test
 
 # looptime asks for the main thread's event loop before every test, also before one that is not asynchronous.
-# asyncio would then make a loop that nobody closes, which is a ResourceWarning, which is an error. Once a loop
+# asyncio would then make a loop that is never closed, which is a ResourceWarning, which is an error. Once a loop
 # has been set, if only to None, asyncio makes none by itself.
 asyncio.set_event_loop(None)
 

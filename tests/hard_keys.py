@@ -1,4 +1,4 @@
-"""Keys that were hard for somebody once, beside those that look like them: every part must serve each of them."""
+"""Keys that caused a bug somewhere once, beside those that look like them: every part must serve each of them."""
 
 KEYS = [
     "",

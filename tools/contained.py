@@ -120,7 +120,7 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def described(path: Path) -> str:
-    """A file that was left, and for a folder, the first of the files in it, which tell whose it is."""
+    """A file that was left, and for a folder, the first of the files in it, which show whose it is."""
     if not path.is_dir():
         return f"file: {path}"
     inside = [str(inner.relative_to(path)) for inner in itertools.islice(path.rglob("*"), 8)]

@@ -23,7 +23,7 @@ from testbed.bare_machine import CHECKOUT, HOME, BareMachine, Outcome
 MACHINES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 #: Seconds for one command. The README says ten minutes for the tests, on a quick machine and with what they install.
 LIMIT_SECONDS = 3600.0
-#: Lines of the output that tell most: that of the demo, and that of pytest.
+#: The two most useful lines of the output: that of the demo, and that of pytest.
 _TELLING = re.compile(r"^(?:=+ )?(demo: requests.*|\d+ \w+.* in [\d.]+s)(?: =+)?$", re.MULTILINE)
 
 

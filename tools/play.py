@@ -1,7 +1,7 @@
 """`make up` and `make down`: run a playbook of this project, with the superuser's rights got in the way that fits.
 
 `tools/play.py dev` runs playbooks/dev.yml; what follows the name goes to ansible-playbook. Root needs nothing.
-Anybody else needs sudo: without a password where sudo wants none, else with one that is asked for once.
+Any other user needs sudo: without a password where sudo wants none, else with one that is asked for once.
 """
 
 import subprocess

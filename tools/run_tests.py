@@ -31,7 +31,7 @@ from osrdyne_runtime.console.streams import guarded
 from tier_run import Run, ended, start
 from tiers import ALONE, EXACT, ONE_BROKER, Choice
 
-#: Variable that tells lab/testbed/ which suite runs; see lab/testbed/suite.py.
+#: Variable by which lab/testbed/ learns which suite runs; see lab/testbed/suite.py.
 SUITE = "OSRDYNE_TEST_SUITE"
 #: Variable that names the file of the broker that all tiers use; see lab/testbed/broker.py.
 SHARED_BROKER = "OSRDYNE_TEST_BROKER"

@@ -1,7 +1,7 @@
 """How the scripts in this folder come by the superuser's rights, and what they say where they cannot.
 
-Root needs nothing. Anybody else needs sudo, and may have one that asks for a password: nothing here waits for one that
-nobody can type. Standard library only, and no syntax newer than Python 3.8: see steps.py.
+Root needs nothing. Any other user needs sudo, which may ask for a password: nothing here waits for one that
+cannot be typed. Standard library only, and no syntax newer than Python 3.8: see steps.py.
 """
 
 import os
@@ -43,7 +43,7 @@ def prefix(why: str) -> "list[str]":
 
 
 def stop_without_terminal(why: str) -> None:
-    """End the script where nobody can be asked for a password."""
+    """End the script where there is no terminal at which to ask for a password."""
     if not sys.stdin.isatty():
         steps.stop(
             f"{why}: sudo wants a password and there is no terminal to ask for it; "

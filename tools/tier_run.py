@@ -106,7 +106,7 @@ def ended(run: Run) -> bool:
             run.failures.append(COLOUR.sub("", line))
     run.failed_tests = noted.read(run.notes).failed
     run.notes.unlink(missing_ok=True)
-    # What tests wrote and printed tells why one failed: it stays then.
+    # What tests wrote and printed shows why one failed: it stays then.
     if not run.failed:
         shutil.rmtree(run.folder, ignore_errors=True)
     return True

@@ -69,7 +69,7 @@ class Choice:
     extra: tuple[str, ...] = ()
 
     def words(self, tier: str) -> list[str]:
-        """What pytest is told."""
+        """The options of pytest."""
         fast = ["-m", "fast and not full"] if self.fast and tier not in ("unit", NEWEST_PYTHON) else []
         return [*([] if self.all else fast or ["-m", "not full"]), *([] if self.all else ["--broker", ONE_BROKER])]
 

@@ -37,8 +37,8 @@ def source() -> str:
 def folder() -> str:
     """Return the folder of the prepared files, whether it exists or not.
 
-    Its name tells versions apart: of the data by the sizes of its files (asking the package's metadata costs
-    20 ms at each start), of the preparation by a checksum of its code.
+    Its name differs for each version: of the data, by the sizes of its files (asking the package's metadata costs
+    20 ms at each start), and of the preparation, by a checksum of its code.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     data = source()

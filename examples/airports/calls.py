@@ -3,7 +3,7 @@
     python -m examples.airports.calls --key dest --out calls.csv
 
 One call a flight, at its departure (UTC; where it never left, when it should have), in the order of time. The key is
-its destination (105 keys) or its aircraft (over 4,000, most of them rare). The 2,512 flights whose aircraft nobody
+its destination (105 keys) or its aircraft (over 4,000, most of them rare). The 2,512 flights whose aircraft was not
 recorded, because they never left, are not calls of an aircraft and are left out.
 
 `--scale N` makes a busier year of the same kind: beside the true flights, N - 1 further worlds in which every flight

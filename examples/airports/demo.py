@@ -33,7 +33,7 @@ SPEED = 1000.0
 TIMEOUT_SECONDS = 60.0
 #: Seconds that the demo waits at its end for idle groups to stop.
 SETTLE_SECONDS = 20.0
-#: Seconds without a single answer and without a group being started, at the beginning, after which nobody is there to
+#: Seconds without a single answer and without a group being started, at the beginning, after which no worker will
 #: answer. While groups are started, the requests' own timeout decides: a busy machine takes long to start many at once.
 SILENCE_SECONDS = 20.0
 

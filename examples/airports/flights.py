@@ -121,4 +121,4 @@ def _read(path: str) -> dict[str, Any]:
             content: dict[str, Any] = json.load(file)
             return content
     except ValueError as error:
-        raise DamagedData(f"{path}: {error}; remove its folder, the next worker writes it anew") from error
+        raise DamagedData(f"{path}: {error}; remove its folder, the next worker writes it again") from error

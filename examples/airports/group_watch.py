@@ -53,7 +53,7 @@ class GroupWatch:
         if event == events.GROUP_STARTED:
             self.started += 1
             self._running.add(key)
-        elif event == events.GROUP_STOPPED and key in self._running:  # it is told again when it takes long
+        elif event == events.GROUP_STOPPED and key in self._running:  # the daemon sends it again when a stop takes long
             self.stopped += 1
             self._running.discard(key)
         if self._running:

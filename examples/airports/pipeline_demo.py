@@ -21,7 +21,7 @@ from typing import Any
 
 from osrdyne_runtime.console.streams import guarded
 
-#: Where files of the demo are unless somebody names another place.
+#: Where files of the demo are unless a person names another place.
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "osrdyne", "pipeline-demo")
 POOL = "airports"
 
@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         "--key", choices=("dest", "tailnum"), default="dest", help="what a call's key is: 105, or 4,043 (%(default)s)"
     )
     option("--days", type=int, default=366, help="only the first days of the year")
-    option("--dir", type=Path, default=FOLDER, help="folder for calls, events and lake, made anew (%(default)s)")
+    option("--dir", type=Path, default=FOLDER, help="folder for calls, events and lake; emptied first (%(default)s)")
     option("--memory", default="2g", help="memory for Spark (%(default)s)")
     return parser
 

@@ -25,8 +25,8 @@ class Account:
 
     requests: int
     answered: int
-    #: Requests that ended in an error of which each word was true.
-    failed_as_told: int
+    #: Requests that ended in an error whose statement about the run was true.
+    failed: int
     #: Requests without an end, or whose end is not true: answered and never run, or run although the error says not.
     lost: int
     #: Requests that ran more than once.
@@ -42,7 +42,7 @@ class Account:
     @property
     def last_line(self) -> str:
         """The line that a script looks for."""
-        names = ("requests", "answered", "failed_as_told", "lost", "twice")
+        names = ("requests", "answered", "failed", "lost", "twice")
         return "relay: " + " ".join(f"{name}={getattr(self, name)}" for name in names)
 
 

@@ -77,8 +77,8 @@ class Progress:
 def plan(flights: Iterable[tuple[datetime, str, str]], speed: float) -> list[Ask]:
     """Return one request for each flight (scheduled departure, origin, destination), `speed` times faster.
 
-    Flights are in the order of their departure. Each asks the worker of its destination a question that somebody at the
-    gate would ask: in turn what the board shows, how late this flight will be, how late flights are by hour.
+    Flights are in the order of their departure. Each asks the worker of its destination a question of a passenger
+    at the gate: in turn what the board shows, how late this flight will be, how late flights are by hour.
     """
     asks: list[Ask] = []
     first: datetime | None = None

@@ -52,7 +52,7 @@ class Report:
     #: Requests that were sent while their worker was starting for another one.
     waited: Latency
     warm: Latency
-    #: As the daemon told; None where the events could not be read.
+    #: As the daemon reported; None where the events could not be read.
     groups_started: int | None
     groups_stopped: int | None
     #: Why requests were wrong or lost, the most frequent reasons first.

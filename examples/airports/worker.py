@@ -49,7 +49,7 @@ def main() -> int:
         except fields.BadQuestion as error:
             raise WorkerError(body=_json({"error": str(error)})) from error
         served += 1
-        # Who answered, and its how-manieth answer this is: so a caller can tell a cold start from a warm one.
+        # The worker that answered, and the number of its answers so far: the first one shows the caller a cold start.
         return _json(answer | {"served_by": {"worker": given.id, "answers": served}})
 
     run(handle)

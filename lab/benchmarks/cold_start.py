@@ -20,7 +20,7 @@ from testbed import ROOT
 
 MINIMAL_WORKER = [sys.executable, "-I", "-S", "-E", str(ROOT / "lab/testbed/minimal_worker.py")]
 BODY = bytes(100)
-#: What is told on the way, and what it means. The daemon starts the worker and forwards at the same time.
+#: The events on the way, and what each means. The daemon starts the worker and forwards at the same time.
 STEPS = {
     events.ORPHAN_SEEN: "the daemon has the orphan",
     events.QUEUE_READY: "its queue is bound",

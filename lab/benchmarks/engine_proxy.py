@@ -39,6 +39,7 @@ class EngineProxy:
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         engine, to_engine = await asyncio.open_unix_connection(self._engine)
+        #: The call under way, if there is one: a connection has one at a time.
         call: list[tuple[str, float]] = []
 
         def asked(data: bytes) -> None:

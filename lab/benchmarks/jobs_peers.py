@@ -125,7 +125,7 @@ def _runners(pool: Pool, server: Postgres, stack: ExitStack) -> list[Runner]:
 
 
 def _ours(pool: Pool, resource: str) -> dict[str, str]:
-    """What the daemon tells a worker."""
+    """The environment in which the daemon starts a worker."""
     return WorkerEnvironment(
         id=f"bench-{resource}",
         key=resource,

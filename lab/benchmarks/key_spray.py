@@ -40,7 +40,7 @@ def measure(rig: Rig) -> list[Row]:
             "ms",
             [beside.sprayed.late("ok") for beside in seen],
             [beside.control.late("ok") for beside in seen],
-            "a second pool that nobody sprays",
+            "a second pool that is not sprayed",
             Target(1.2, at_most=True),
         ),
     ]

@@ -1,7 +1,8 @@
 """Calls to 20 keys by a client that also calls a key whose queue the broker lost, next to one that does not.
 
-On RabbitMQ 4.0, which loses queues for good, and without a daemon, which would make the queue anew within seconds: the
-queue stays lost all the time. The client calls the lost key again and again with a time limit of a second.
+This runs on RabbitMQ 4.0, which loses queues for good, and without a daemon, which would declare the queue again within
+seconds. So the queue stays lost all the time. The client calls the lost key again and again with a time limit of a
+second.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From orphan to forwarded and start called: the daemon next to a bare script that only forwards.
 
-Each round sends requests of keys that nobody knows: some one after the other, then 64 at once. The end of one is when
+Each round sends requests of keys that have no group: some one after the other, then 64 at once. The end of one is when
 its forward is confirmed and its orphan acknowledged, and for the daemon also when the driver was called; both sides
-tell that on the activity exchange, so both times hold the same three hops through the broker.
+report that on the activity exchange, so both times hold the same three hops through the broker.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _fill(uri: str, count: int) -> None:
     channel.queue_delete(STREAM)
     channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
     for number in range(count):
-        told = events.headers(
+        fields = events.headers(
             events.FINISHED,
             now_ms=1_700_000_000_000 + number,
             worker_id=f"worker-{number % 50}",
@@ -82,7 +82,7 @@ def _fill(uri: str, count: int) -> None:
             outcome="ok",
             duration_ms=number % 1000,
         )
-        channel.basic_publish("", STREAM, b"", pika.BasicProperties(headers=told))
+        channel.basic_publish("", STREAM, b"", pika.BasicProperties(headers=fields))
     connection.close()
     until(lambda: (held := stream.bounds(uri, STREAM)) and held.end == count, within=300)
 
@@ -152,27 +152,27 @@ class RowReader(DataSourceReader):
             if method is None:
                 break
             channel.basic_ack(method.delivery_tag)
-            told = properties.headers
+            fields = properties.headers
             yield (
                 STREAM,
-                int(told["x-stream-offset"]),
+                int(fields["x-stream-offset"]),
                 method.routing_key,
-                told.get(headers.X_EVENT),
-                told.get(headers.X_EVENT_ID),
-                told.get(headers.X_EVENT_TIME),
-                told.get(headers.X_WORKER_ID),
-                told.get(headers.X_REQUEST_ID),
-                told.get(headers.X_OUTCOME),
-                told.get(headers.X_DURATION),
-                told.get(headers.X_USER),
-                told.get(headers.X_ERROR),
-                told.get(headers.X_REASON),
-                told.get(headers.X_OUTPUT),
-                told.get(headers.X_LOG),
-                told.get(headers.X_STARTED),
+                fields.get(headers.X_EVENT),
+                fields.get(headers.X_EVENT_ID),
+                fields.get(headers.X_EVENT_TIME),
+                fields.get(headers.X_WORKER_ID),
+                fields.get(headers.X_REQUEST_ID),
+                fields.get(headers.X_OUTCOME),
+                fields.get(headers.X_DURATION),
+                fields.get(headers.X_USER),
+                fields.get(headers.X_ERROR),
+                fields.get(headers.X_REASON),
+                fields.get(headers.X_OUTPUT),
+                fields.get(headers.X_LOG),
+                fields.get(headers.X_STARTED),
                 None,
                 None,
             )
-            if told["x-stream-offset"] + 1 >= self._end:
+            if fields["x-stream-offset"] + 1 >= self._end:
                 break
         connection.close()

@@ -60,7 +60,7 @@ class Cost:
 
     seconds: float
     peak: float
-    told: dict[str, Any]
+    printed: dict[str, Any]
 
 
 def measure(rig: Rig) -> list[Row]:
@@ -82,7 +82,7 @@ def _measure(rig: Rig, size: Size) -> list[Row]:
         compared(name, "s", [ours.seconds], [duck.seconds], "DuckDB", Target(3, at_most=True)),
         compared(name, "s", [ours.seconds], [plain.seconds], "plain Python", Target(0.2, at_most=True)),
         compared(f"{name}, memory", "MiB", [ours.peak], [plain.peak], "plain Python"),
-        Row(measure=f"{name}, start of Java", unit="s", ours=Spread.of([ours.told["start"]])),
+        Row(measure=f"{name}, start of Java", unit="s", ours=Spread.of([ours.printed["start"]])),
     ]
 
 
@@ -124,14 +124,14 @@ def _run(rig: Rig, size: Size, side: str, events: Path, out: Path) -> Cost:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         peak = _Peak(process.pid)
         try:
-            said, _ = process.communicate()
+            output, _ = process.communicate()
         finally:
             peak.stop()
     if process.returncode:
         raise RuntimeError(f"{side} ended with exit code {process.returncode}")
-    told = json.loads(said.splitlines()[-1])
-    rig.progress(f"{size.name}: {side} {told['seconds']:.1f} s, {peak.mib:.0f} MiB {told.get('parts', '')}")
-    return Cost(told["seconds"], peak.mib, told)
+    printed = json.loads(output.splitlines()[-1])
+    rig.progress(f"{size.name}: {side} {printed['seconds']:.1f} s, {peak.mib:.0f} MiB {printed.get('parts', '')}")
+    return Cost(printed["seconds"], peak.mib, printed)
 
 
 class _Peak:

@@ -47,7 +47,7 @@ class Rig:
         return 0.4 if self.quick else 1.5
 
     def progress(self, text: str) -> None:
-        """Tell a person what happens; the result alone goes to standard output."""
+        """Print what happens, for a person; the result alone goes to standard output."""
         print(f"bench: {text}", file=sys.stderr, flush=True)
 
     @contextmanager
@@ -128,7 +128,7 @@ class Turn:
 
 
 class Side:
-    """A program of `sides/` as a process, idle until it is told to do something. Use it with `with`."""
+    """A program of `sides/` as a process, idle until the benchmark gives it a task. Use it with `with`."""
 
     def __init__(
         self, module: str, uri: str, environment: Mapping[str, str] | None = None, node: str = "", /, **options: object
@@ -215,5 +215,5 @@ def administrator(pool: Pool) -> str:
 
 
 def purge_activity(pool: Pool) -> None:
-    """Empty the activity queue, which nobody reads while no daemon runs."""
+    """Empty the activity queue, which no program reads while no daemon runs."""
     pool.broker.management.call("DELETE", "queues", pool.vhost, pool.names.activity_queue, "contents")

@@ -1,6 +1,6 @@
 """Watching a pool from outside: when which event of which key came, by this process's clock.
 
-Daemon and workers tell what they do on the activity exchange. An event is seen one hop through the broker after it
+Daemon and workers report what they do on the activity exchange. An event is seen one hop through the broker after it
 happened; where two sides are compared, both are seen so.
 """
 
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Watch:
-    """Sees all events of a pool, and publishes requests that nobody answers."""
+    """Sees all events of a pool, and publishes requests that are never answered."""
 
     def __init__(self, pool: Pool, publisher: Channel) -> None:
         self._exchange = pool.names.request_exchange
@@ -48,7 +48,7 @@ class Watch:
         return now
 
     async def wait(self, keys: Iterable[str], events: tuple[str, ...]) -> float:
-        """Wait until each key has told all these events; return when the last came."""
+        """Wait until all these events have come for each key; return when the last came."""
         wanted = {(key, event) for key in keys for event in events}
         missing = wanted - self.seen.keys()
         try:

@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--duration", type=float, default=120.0, help="seconds of load and faults; default 120")
     parser.add_argument("--broker", choices=sorted(SUITES), help="version; by default all of them, side by side")
     parser.add_argument("--seed", type=int, help="seed of what happens when; by default another one each time")
-    parser.add_argument("--only", help=f"kinds of faults, parted by commas: {', '.join(KINDS)}")
+    parser.add_argument("--only", help=f"kinds of faults, separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--keep", type=Path, help="directory for logs and journals; by default they are removed")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(CHILD, action="store_true", help=argparse.SUPPRESS)

@@ -116,10 +116,10 @@ class DaemonChecks(Checks):
     def _published(self, event: Event) -> None:
         message = event.message
         assert message is not None
-        said, name = message.headers.get(headers.X_DELIVERED, 0), name_of(message)
-        if said > self._sent_to_workers[name]:
+        counted, name = message.headers.get(headers.X_DELIVERED, 0), name_of(message)
+        if counted > self._sent_to_workers[name]:
             self._break(
-                1, f"{event.actor}: workers had {name} {self._sent_to_workers[name]} times, and it counts {said}"
+                1, f"{event.actor}: workers had {name} {self._sent_to_workers[name]} times, and it counts {counted}"
             )
         if event.place == NAMES.request_exchange:
             if event.actor.startswith("daemon"):

@@ -216,13 +216,13 @@ def soak(
     length: float = LENGTH_SECONDS,
     *,
     samples: int = SAMPLES,
-    tell: Callable[[Sample], None] = lambda _: None,
+    sampled: Callable[[Sample], None] = lambda _: None,
 ) -> Report:
-    """Let `keys` keys be called once each within `length` seconds; `tell` gets each sample as it is taken."""
-    return virtual_time.run(0, lambda: _run(keys, length, samples, tell), TickingLoop)
+    """Let `keys` keys be called once each within `length` seconds; `sampled` gets each sample as it is taken."""
+    return virtual_time.run(0, lambda: _run(keys, length, samples, sampled), TickingLoop)
 
 
-async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], None]) -> Report:
+async def _run(keys: int, length: float, samples: int, sampled: Callable[[Sample], None]) -> Report:
     world = _World(keys, length)
     report = Report(keys)
     loop = world.loop
@@ -234,13 +234,13 @@ async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], 
         for number in range(1, samples + 1):
             await world.until(number / samples)
             report.samples.append(world.sample(collect=number % _COLLECT == 0))
-            tell(report.samples[-1])
+            sampled(report.samples[-1])
         for task in tasks:
             await task
         while not world.at_rest():  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(_LOOK_SECONDS)
         report.samples.append(world.sample(collect=True))
-        tell(report.samples[-1])
+        sampled(report.samples[-1])
         await world.client.close()
     report.came_to, report.served = world.came_to, LibraryWorker.served
     report.asked = keys + steady_requests(keys, length)
@@ -250,7 +250,9 @@ async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], 
 
 def main(keys: int) -> int:
     """Print how large things became; the exit code is 1 when something grew, or was not answered."""
-    report = soak(keys, tell=lambda sample: print(sample.line(), flush=True) if sample.resident is not None else None)
+    report = soak(
+        keys, sampled=lambda sample: print(sample.line(), flush=True) if sample.resident is not None else None
+    )
     for line in report.lines():
         print(line, flush=True)
     return 1 if any(report.findings()) else 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Seconds between two attempts to connect, or to send a reply that was refused.
 _PAUSE_SECONDS = 0.7
 
-#: How the end of a worker that a request killed is told.
+#: How the end of a worker that a request killed is reported.
 DIED_AT_WORK = "killed the worker"
 
 #: Name of the tasks in which workers watch their connections.

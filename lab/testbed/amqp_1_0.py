@@ -1,8 +1,8 @@
 """A sender of AMQP 1.0 by hand, for messages that no library makes, and without anything that is compiled.
 
 RabbitMQ 4 takes AMQP 1.0 on its usual port. It converts such a message when a consumer of AMQP 0-9-1 receives it, so
-whoever has a client's password can send what the broker cannot convert. (AMQP 1.0: part 1, section 1.6 for types, part
-2, section 2.7 for performatives, part 3, section 3.2 for sections.)
+a program with a client's password can send what the broker cannot convert. (AMQP 1.0: part 1, section 1.6 for types,
+part 2, section 2.7 for performatives, part 3, section 3.2 for sections.)
 """
 
 from __future__ import annotations

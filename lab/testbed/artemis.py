@@ -18,7 +18,7 @@ ARCHIVE = Archive(
     "3add67e7b0af89f81eac1e6c577427b049b4e7502fb278c591838465d5ca93b5",
 )
 #: What the bus attaches to is made when it does; any other address is not. See docs/howto/bus-peers.md. By default
-#: Artemis takes no more messages while the disk is 90 % full, whoever filled it; with -1 there is no such limit.
+#: Artemis takes no more messages while the disk is 90 % full, whatever filled it; with -1 there is no such limit.
 BROKER = """\
 <configuration xmlns="urn:activemq">
   <core xmlns="urn:activemq:core">
@@ -138,8 +138,8 @@ class Artemis(JavaServer):
             answer = SyncRequestResponse(connection, "activemq.management").call(request)
             if not answer.properties["_AMQ_OperationSucceeded"]:
                 raise RuntimeError(f"Artemis refused {operation} {arguments}: {answer.body}")
-            said = json.loads(answer.body or "[]")
-            return said[0] if said else None
+            values = json.loads(answer.body or "[]")
+            return values[0] if values else None
 
     def addresses(self) -> list[str]:
         """Return all addresses of the bus."""

@@ -119,10 +119,10 @@ class Askers:
         lines = (line for line in self.daemon.lines() if line["message"] in _OF_A_KEY and line["key"] == self.key)
         return list(dict.fromkeys(masked(line["reason"]) for line in lines))
 
-    def check(self, cause: Cause, said: dict[str, list[str]]) -> None:
+    def check(self, cause: Cause, read: dict[str, list[str]]) -> None:
         """Check that each asker gets the words of the page, and no less than the log of the daemon has.
 
-        `said` is what callers read. The others are asked until they say it: news need a moment.
+        `read` is what callers have read so far. The others are asked until they say it: an event takes a moment.
         """
         later = {STATUS: self.status, EVENTS: lambda: self.events.of(self.key), METRICS: self.metrics}
         later |= {POISON: self.poison} if POISON in cause.words else {}
@@ -131,15 +131,15 @@ class Askers:
         for asker, ask in later.items():
             with contextlib.suppress(AssertionError):
                 until(lambda asker=asker, ask=ask: not cause.missing(asker, ask()), within=30.0)  # type: ignore[misc]
-            said[asker] = ask()
-            assert not cause.missing(asker, said[asker]), (asker, cause.missing(asker, said[asker]), said[asker])
+            read[asker] = ask()
+            assert not cause.missing(asker, read[asker]), (asker, cause.missing(asker, read[asker]), read[asker])
         for asker in (PYTHON, COMMAND):
-            assert not cause.missing(asker, said[asker]), (asker, said[asker])
+            assert not cause.missing(asker, read[asker]), (asker, read[asker])
         for reason in self.logged()[-1:]:
             for asker in (PYTHON, COMMAND, STATUS, EVENTS, POISON):
-                if asker in said and cause.patterns(asker):
-                    assert any(reason in masked(line) for line in said[asker]), (asker, reason, said[asker])
-            if cause.patterns(REPORT) and REPORT in said:
+                if asker in read and cause.patterns(asker):
+                    assert any(reason in masked(line) for line in read[asker]), (asker, reason, read[asker])
+            if cause.patterns(REPORT) and REPORT in read:
                 # It has how, output and log in cells of their own.
                 output = "stuck" if reason.startswith("stuck: ") else _HOW_AND_LOG.sub("", reason)
-                assert any(output in masked(line) for line in said[REPORT]), (reason, said[REPORT])
+                assert any(output in masked(line) for line in read[REPORT]), (reason, read[REPORT])

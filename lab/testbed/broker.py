@@ -44,7 +44,7 @@ STATISTICS_INTERVAL_MS = 500
 
 
 class BrokerFailed(RuntimeError):
-    """The broker did not do what it was told; the text says why."""
+    """The broker did not do what it should; the text says why."""
 
 
 class Broker(StartedEngine):

@@ -92,10 +92,10 @@ class BrokerJ(JavaServer):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=30) as answer:
-                said = answer.read()
+                text = answer.read()
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"Broker-J refused {method} {path}: {error.read().decode(errors='replace')}") from error
-        return json.loads(said) if said else None
+        return json.loads(text) if text else None
 
     def add_virtual_host(self) -> str:
         """Make an empty virtual host, and return its name."""

@@ -1,7 +1,7 @@
 """A real browser without a window: Chromium, spoken to over a pipe in its DevTools protocol.
 
-It is installed by apt where the machine has none, and said so. It is told to resolve no name and to use no network but
-loopback. `with Browser() as browser:` starts it (half a second) and leaves nothing behind.
+Where the machine has none, apt installs it, and a line says so. Its options let it resolve no name and use no network
+but loopback. `with Browser() as browser:` starts it (half a second) and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class BrowserFailed(RuntimeError):
-    """There is no browser, or it did not do what it was told; the text says why."""
+    """There is no browser, or it did not do what it should; the text says why."""
 
 
 def command() -> str:

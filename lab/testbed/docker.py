@@ -23,7 +23,7 @@ from testbed import ROOT, package_sources
 from testbed.broker import root_file_system, run_tool
 from testbed.suite import only_in_test_all
 
-#: What a machine has before anybody has set anything up on it, beside the smallest Debian that there is.
+#: What a machine has before anything is set up on it, beside the smallest Debian that there is.
 MACHINE = ("systemd", "systemd-sysv", "dbus", "python3", "ca-certificates", "iproute2", "procps", "sudo", "make")
 
 
@@ -60,7 +60,7 @@ WORKER_IMAGE = (
 )
 #: What a base image of this project's own images has.
 PYTHON = ("python3", "python3-venv", "ca-certificates")
-#: uv trusts whom the system trusts.
+#: uv trusts the authorities that the system trusts.
 UV_SETTINGS = "native-tls = true\n"
 #: Of no use to a worker.
 WORKER_WITHOUT = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "boot")
@@ -150,8 +150,8 @@ class Docker:
         excluded = [f"--exclude=./{path}" for path in (*ours, *without)]
         pack = _as_root("tar", "-c", *excluded, "-C", str(root), ".", "-C", str(overlay), *ours)
         with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
-            said = [word for change in changes for word in ("--change", change)]
-            command = ["docker", "import", *said, "-", image]
+            options = [word for change in changes for word in ("--change", change)]
+            command = ["docker", "import", *options, "-", image]
             done = subprocess.run(
                 command, env=self.environment, check=False, stdin=tar.stdout, capture_output=True, text=True
             )

@@ -46,12 +46,12 @@ def in_fork(action: Callable[[], Any]) -> Any:
 def _do(action: Callable[[], Any], writing: int) -> None:
     try:
         try:
-            said = pickle.dumps(action())
+            result = pickle.dumps(action())
         except BaseException as error:  # noqa: BLE001 - the test judges it
             traceback.print_exc()
-            said = pickle.dumps(RaisedError(type(error).__name__, str(error)))
+            result = pickle.dumps(RaisedError(type(error).__name__, str(error)))
         with os.fdopen(writing, "wb") as pipe:
-            pipe.write(said)
+            pipe.write(result)
     finally:
         os._exit(0)
 

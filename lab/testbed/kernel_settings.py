@@ -51,7 +51,7 @@ def enough_watchers() -> Iterator[None]:
 
 
 def _join(file: TextIO, note: Path, setting: Path) -> None:
-    """Takes a share of the lock; whoever comes first notes what was before."""
+    """Takes a share of the lock; the first process notes what was before."""
     while True:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -60,8 +60,8 @@ def is_lost(api: Management, vhost: str, queue: str) -> bool:
     return quorum.never_led(quorum.read(api.get("queues", "quorum", vhost, queue, "status")))
 
 
-def mend(broker: Broker, said: str) -> None:
+def mend(broker: Broker, text: str) -> None:
     """Run the command that a text of ours names: the first one between backticks."""
-    program, *words = shlex.split(said.split("`")[1])
+    program, *words = shlex.split(text.split("`")[1])
     assert program == "rabbitmqctl"
     broker.rabbitmqctl(*words)

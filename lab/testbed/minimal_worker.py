@@ -1,7 +1,7 @@
 """A whole worker on the interpreter's C modules, AMQP 0-9-1 by hand, so that a thousand fit in memory.
 
-Start it with `python -I -S -E`. It answers each request with its key, `|` and the request's body, tells who
-it is in the reply header `x-worker-id`, sends only the two events that every worker must send, outlives
+Start it with `python -I -S -E`. It answers each request with its key, `|` and the request's body, gives its
+id in the reply header `x-worker-id`, sends only the two events that every worker must send, outlives
 broker restarts, and on SIGTERM finishes what it holds.
 """
 
@@ -29,7 +29,7 @@ stopping = False
 
 
 def on_term(*_: object) -> None:
-    global stopping  # noqa: PLW0603 -- a signal handler has nobody else to tell
+    global stopping  # noqa: PLW0603 -- a signal handler can pass it on in no other way
     stopping = True
 
 

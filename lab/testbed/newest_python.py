@@ -30,7 +30,7 @@ _PASSED_ON = ("OSRDYNE_", "TERM", "TMPDIR", "PYTHONUNBUFFERED", "CI")
 def prepare() -> None:
     """Make the root file system and the environment, or bring them up to date. Raises BuildFailed."""
     environment = _environment() / "venv"
-    # Its files are links into uv's cache, which somebody may have emptied.
+    # Its files are links into uv's cache, which a person may have emptied.
     if not any((folder / "pytest/__main__.py").exists() for folder in environment.glob("lib/*/site-packages")):
         (environment / ".osrdyne-setup").unlink(missing_ok=True)
     setup = ["env", "UV_LINK_MODE=symlink", "python3", "tools/setup.py"]

@@ -1,4 +1,4 @@
-"""A worker whose every step a test decides: it takes requests of a key, and answers when and what it is told.
+"""A worker whose every step a test decides: it takes requests of a key, and answers what and when the test says.
 
 It stands for workers that are not ours: it sends no events, and replies whatever properties a test wants to see.
 """
@@ -57,8 +57,8 @@ class Peer:
         """Return the events of the next message of the activity queue, and acknowledge it. `key` is their key."""
         message = await self.take()
         self.ack(message)
-        told = unpack(message.properties.headers, message.body)
-        return [{**event, "key": message.routing_key} for event in told]
+        events = unpack(message.properties.headers, message.body)
+        return [{**event, "key": message.routing_key} for event in events]
 
     def reply(self, message: Message, body: bytes, headers: Mapping[str, Any] = OK) -> asyncio.Future[bool]:
         """Answer a request and acknowledge it; the future says whether its caller was there."""

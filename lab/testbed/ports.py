@@ -18,7 +18,7 @@ FIRST, LAST = 20000, 31999
 class PortBlock:
     """`SIZE` neighbouring ports of 127.0.0.1 that no other test run will choose until `release`.
 
-    The reservation is a locked file, which the kernel gives up when this process ends in whatever way.
+    The reservation is a locked file, whose lock the kernel releases when this process ends, however it ends.
     """
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class SparkCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes need, and whoever submits to it: loopback only, and files in its folder."""
+        """What its processes need, and programs that submit to it: loopback only, and files in its folder."""
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
             "SPARK_HOME": str(SPARK),
@@ -69,7 +69,7 @@ class SparkCluster:
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
-            # One that could not start has ended, and its error is the one to be told.
+            # One that could not start has ended, and that error is the one to report.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self._processes:

@@ -63,8 +63,8 @@ def test_rabbitmqctl_speaks_to_this_broker(vhost: Vhost) -> None:
 
 def test_a_broker_finds_the_plugins_that_it_runs_and_no_others(broker: Broker) -> None:
     found = "rabbit_plugins:plugin_names(rabbit_plugins:list(rabbit_plugins:plugins_dir()))"
-    told = broker.rabbitmqctl("-q", "eval", f"{{{found} -- rabbit_plugins:active(), rabbit_plugins:active()}}.")
-    others, running = told.split("],", 1)
+    answer = broker.rabbitmqctl("-q", "eval", f"{{{found} -- rabbit_plugins:active(), rabbit_plugins:active()}}.")
+    others, running = answer.split("],", 1)
     assert re.findall(r"\w+", others) == []
     assert {"rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stream"} <= set(re.findall(r"\w+", running))
 

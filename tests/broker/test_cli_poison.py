@@ -154,7 +154,7 @@ def test_a_list_right_after_another_finds_what_that_one_gave_back(
 
 @pytest.mark.full
 @pytest.mark.both_versions
-def test_an_inventory_larger_than_what_a_broker_hands_out_unasked_is_listed_and_buried_whole(
+def test_an_inventory_larger_than_what_a_broker_sends_at_once_is_listed_and_buried_whole(
     inventory: Inventory,
 ) -> None:
     inventory.keep(2100)

@@ -156,8 +156,8 @@ def test_an_alarm_of_the_broker_and_the_depths_of_the_pools_queues_are_seen(
     broker.rabbitmqctl("set_vm_memory_high_watermark", "absolute", f"{MEMORY_MB}MB")
     until(lambda: daemon.status()["alarm"] is None, what="the end of the alarm")
     assert metric(daemon, "osrdyne_broker_alarm") == 0
-    told = [line["message"] for line in daemon.lines() if line["message"].startswith("broker alarm")]
-    assert told == ["broker alarm: it takes no publishes, and all wait", "broker alarm is over"]
+    alarm_lines = [line["message"] for line in daemon.lines() if line["message"].startswith("broker alarm")]
+    assert alarm_lines == ["broker alarm: it takes no publishes, and all wait", "broker alarm is over"]
 
 
 def test_a_stranger_that_listens_to_orphans_or_dead_letters_is_found(

@@ -100,7 +100,7 @@ def test_a_standby_says_so_and_leads_once_the_leader_was_killed(
     standby = make_daemon(pool, start=False)
     standby.start(ready=False)
     standby.wait_for("standby")
-    # It is well and knows no keys; its answer names the daemon that does
+    # It is healthy and knows no keys; its answer refers to the daemon that does
     done = osrdyne("status", "--url", standby.url)
     assert (done.code, done.err) == (0, "")
     assert "standby (another daemon leads and knows the keys; this one takes over when that ends)" in done.out.decode()

@@ -77,20 +77,20 @@ async def test_a_worker_keeps_its_requests_and_sends_its_events_once_it_can(pool
                 assert (await client.call("42", b"%d" % number)).body == b"%d" % number
         # Then no request is taken from it, and what it does later is reported again
         later = await client.call("42", b"later")
-        told = await told_until(pool, later.correlation_id)
+        received = await events_until(pool, later.correlation_id)
         await worker.__aexit__(None, None, None)
     assert redelivered == []
     # And it says that there was an interruption
-    assert events.INTERRUPTED in {event["x-event"] for event in told}
+    assert events.INTERRUPTED in {event["x-event"] for event in received}
 
 
-async def told_until(pool: Pool, request_id: str) -> list[Any]:
+async def events_until(pool: Pool, request_id: str) -> list[Any]:
     """Return the events up to the first of a request."""
-    told: list[Any] = []
+    received: list[Any] = []
     async with consuming(pool, pool.names.activity_queue) as listener:
-        while request_id not in {event.get("x-request-id") for event in told}:
-            told += await listener.take_events()
-    return told
+        while request_id not in {event.get("x-request-id") for event in received}:
+            received += await listener.take_events()
+    return received
 
 
 @pytest.mark.parametrize("refusal", EACH_REFUSAL)
@@ -107,7 +107,7 @@ def test_the_daemon_keeps_its_session_when_its_events_are_refused(
         client = make_client(pool)
         cold = itertools.count()
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             # When a key is started
             [answer] = client.wait(client.send(f"cold-{next(cold)}"))
             # Then it is answered
@@ -118,7 +118,7 @@ def test_the_daemon_keeps_its_session_when_its_events_are_refused(
             )
 
         # And once that happens again and again, the daemon says that its events cannot be sent, and goes on
-        until(is_told, what="a log line about events")
+        until(is_reported, what="a log line about events")
         assert daemon.sessions_ended() == 0
 
 

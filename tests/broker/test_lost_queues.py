@@ -81,8 +81,10 @@ async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_a
     shown = daemon.key("lost")
     assert shown is not None
     assert (shown["queue_remade_ago"] is not None) is lost
-    told = [line for line in daemon.lines() if line["message"] == "the broker had lost this queue; it is created again"]
-    assert [event["key"] for event in told] == ["lost"] * lost
+    reported = [
+        line for line in daemon.lines() if line["message"] == "the broker had lost this queue; it is created again"
+    ]
+    assert [event["key"] for event in reported] == ["lost"] * lost
 
 
 @pytest.mark.full
@@ -109,8 +111,8 @@ async def test_an_answer_to_a_lost_queue_delays_no_other_answer_of_a_worker(pool
     async with consuming(pool, pool.names.activity_queue) as listener:
         while "stopping" not in ended:
             ended += [
-                told["x-request-id"] if told["x-event"] == "finished" else told["x-event"]
-                for told in await listener.take_events()
+                reported["x-request-id"] if reported["x-event"] == "finished" else reported["x-event"]
+                for reported in await listener.take_events()
             ]
     assert ("lost" not in ended) or pool.broker.version == "4.3"
     await connection.close()

@@ -83,7 +83,7 @@ def totals(vhost: Vhost, queue: str = "q") -> tuple[Any, ...]:
 # --- deleting a queue -------------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_queue_takes_its_messages_along_without_a_word(channel: BlockingChannel) -> None:
+def test_a_deleted_queue_loses_its_messages_and_reports_nothing(channel: BlockingChannel) -> None:
     with_dead_letters(channel)
     publish(channel, b"held")
     publish(channel, b"ready")

@@ -50,7 +50,7 @@ class Witness:
         self._channel.queue_bind(self._queue, pool.names.activity_exchange)
         self._client = client
         self.calls: list[PastCall] = []
-        self.told: list[tuple[str, str, int]] = []
+        self.reported: list[tuple[str, str, int]] = []
 
     def call(self, key: str) -> None:
         """Call a key and wait for the answer."""
@@ -62,7 +62,7 @@ class Witness:
 
         def seen() -> bool:
             self._take_in()
-            return sum(event_[:2] == (key, event) for event_ in self.told) >= number
+            return sum(event_[:2] == (key, event) for event_ in self.reported) >= number
 
         until(seen, every=0.01, what=f"{event} of {key}, {number} times")
 
@@ -72,12 +72,13 @@ class Witness:
             if found is None:
                 return
             for given in unpack(properties.headers, body):
-                self.told.append((found.routing_key, given[headers.X_EVENT], given[headers.X_EVENT_TIME]))
+                self.reported.append((found.routing_key, given[headers.X_EVENT], given[headers.X_EVENT_TIME]))
 
     def starts(self, key: str) -> list[int]:
         """How long each start of a group took, in milliseconds."""
         began, served = (
-            [event_[2] for event_ in self.told if event_[:2] == (key, event)] for event in ("group-started", "started")
+            [event_[2] for event_ in self.reported if event_[:2] == (key, event)]
+            for event in ("group-started", "started")
         )
         return [max(1, after - before) for before, after in zip(began, served, strict=True)]
 
@@ -101,10 +102,10 @@ def witness(
     witness.close()
 
 
-def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
+def stories(reported: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     """Split the events by key and by sender."""
     result: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for key, event in told:
+    for key, event in reported:
         if event == "worker-ended":
             continue  # the replay knows no engine
         result[key, TELLERS.get(event, "worker")].append(event)
@@ -114,7 +115,7 @@ def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
 def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool = False) -> list[tuple[str, str]]:
     """What the replay says of the key of the last call, up to an event."""
     takes = iter(starts)
-    told: Iterator[PastEvent] = Replay(
+    reported: Iterator[PastEvent] = Replay(
         Circumstances(
             delays=lambda key: Delays(UNBIND_SECONDS * 1000, STOP_SECONDS * 1000),
             warm=Schedule({"warm": Delays(UNBIND_SECONDS, STOP_SECONDS, (ALWAYS,))} if warm else {}),
@@ -125,7 +126,7 @@ def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool =
         )
     ).run(calls)
     result: list[tuple[str, str]] = []
-    for event in told:
+    for event in reported:
         if event.key == calls[-1].key:
             result.append((event.key, event.event))
             if event.event == end:
@@ -150,9 +151,9 @@ def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witne
     # Then the replay's events do not show that there was no pool
     for key in ("often", "once"):
         mine = [call for call in witness.calls if call.key == key]
-        real = stories([event_[:2] for event_ in witness.told if event_[0] == key])
+        real = stories([event_[:2] for event_ in witness.reported if event_[0] == key])
         assert real == stories(replayed(mine, witness.starts(key), "queue-deleted"))
-    real = stories([event[:2] for event in witness.told if event[0] == "warm"])
+    real = stories([event[:2] for event in witness.reported if event[0] == "warm"])
     called = next(call for call in witness.calls if call.key == "warm")
     before = PastCall(called.time_ms - 10_000, "other")
     assert real == stories(replayed([before, called], [1, 1], "finished", warm=True))
@@ -169,4 +170,4 @@ def test_a_key_that_was_let_go_runs_again_in_its_span_before_it_is_called(witnes
     witness.call("again")
     witness.wait_for("again", "finished", 2)
 
-    assert [event for key, event, _ in witness.told if (key, event) == ("again", "orphan-seen")] == ["orphan-seen"]
+    assert [event for key, event, _ in witness.reported if (key, event) == ("again", "orphan-seen")] == ["orphan-seen"]

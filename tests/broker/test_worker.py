@@ -382,19 +382,19 @@ async def test_events_of_a_burst_arrive_in_order_each_with_the_time_at_which_it_
             began = int(time.time() * 1000)
             reply = await client.call("42", b"")
             moments[reply.correlation_id] = (began, int(time.time() * 1000))
-        told: list[dict[str, Any]] = []
+        events_sent: list[dict[str, Any]] = []
         async with consuming(pool, pool.names.activity_queue) as listener:
-            while len(told) < 41:
-                told += await listener.take_events()
-    assert told.pop(0)["x-event"] == "started"
-    assert [event["x-event"] for event in told] == ["request-received", "finished"] * 20
+            while len(events_sent) < 41:
+                events_sent += await listener.take_events()
+    assert events_sent.pop(0)["x-event"] == "started"
+    assert [event["x-event"] for event in events_sent] == ["request-received", "finished"] * 20
     assert (
-        [event["x-request-id"] for event in told[::2]]
-        == [event["x-request-id"] for event in told[1::2]]
+        [event["x-request-id"] for event in events_sent[::2]]
+        == [event["x-request-id"] for event in events_sent[1::2]]
         == list(moments)
     )
     # A request was received before its client had the reply, although most events left only later
-    for event in told[::2]:
+    for event in events_sent[::2]:
         began, ended = moments[event["x-request-id"]]
         assert began <= event["x-event-time"] <= ended
 
@@ -414,11 +414,11 @@ async def test_a_worker_that_stops_reports_all_that_it_finished_before_it_ends(p
         stop.set()
         release.set()
         await asyncio.gather(*calls)
-    told: list[str] = []
+    events_sent: list[str] = []
     async with consuming(pool, pool.names.activity_queue) as listener:
-        while told.count("finished") < 4:
-            told += [event["x-event"] for event in await listener.take_events()]
-    assert told[:5] == ["started", *["request-received"] * 4]
+        while events_sent.count("finished") < 4:
+            events_sent += [event["x-event"] for event in await listener.take_events()]
+    assert events_sent[:5] == ["started", *["request-received"] * 4]
 
 
 async def test_a_handler_that_takes_long_can_be_asked_to_end_when_its_worker_stops(

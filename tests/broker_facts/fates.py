@@ -83,7 +83,7 @@ def make_lost(broker: Broker, name: str, vhost: str = VHOST) -> None:
 
 
 def trigger_election(broker: Broker, name: str) -> None:
-    """Begin the election that nobody began."""
+    """Begin the election that no node began."""
     broker.rabbitmqctl("eval", f"ra:trigger_election({{'%2F_{name}', node()}}).")
 
 

@@ -43,7 +43,7 @@ class Round:
     fates: list[Fate]
 
 
-#: One thing that somebody does to the broker; the name is that of the queue that was just declared.
+#: One thing that a person does to the broker; the name is that of the queue that was just declared.
 Action = Callable[[Rig, BlockingChannel, str], object]
 ACTIONS: dict[str, Action] = {
     "nothing": lambda _rig, _channel, _name: None,

@@ -101,7 +101,7 @@ async def test_each_who_asks_reads_that_a_unit_is_masked(units: SystemdSubject, 
 
 @kubernetes
 async def test_each_who_asks_reads_that_a_node_has_no_such_image(kube: KubernetesSubject, start: Start) -> None:
-    askers = start(kube, PodPool, lambda pool: pool.declare(image="nobody/has:this", imagePullPolicy="Never"))
+    askers = start(kube, PodPool, lambda pool: pool.declare(image="missing/image:none", imagePullPolicy="Never"))
     await asked(askers, "kubernetes: the image is missing", timeout=20.0)
 
 

@@ -274,13 +274,13 @@ async def test_a_stopped_worker_finishes_what_it_holds_and_is_listed_meanwhile(o
     await owning.ready(driver, "busy")
     await driver.stop("busy")
     assert (await listed(driver))["busy"].state is GroupState.STOPPING
-    told = asyncio.create_task(_changes_until_gone(owning, driver, "busy"))
+    changes_until_gone = asyncio.create_task(_changes_until_gone(owning, driver, "busy"))
 
     async def finished() -> bool:
         return "finished" in await owning.output("busy")
 
     await until_async(finished)
-    assert all(change.error is None for change in await told)
+    assert all(change.error is None for change in await changes_until_gone)
 
 
 async def test_a_group_asked_for_while_it_stops_comes_back(owning: OwningSubject) -> None:

@@ -1,4 +1,4 @@
-"""An engine that is away, frozen or started again: told, waited for, and nothing that was stopped comes back."""
+"""An engine that is away, frozen or started again: calls report it and wait, and what was stopped stays so."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ async def test_an_engine_that_is_not_there_is_reported_with_what_to_do(machine: 
 
 
 async def test_an_engine_that_is_killed_is_reported_and_followed_again(own: OwnDockerd, machine: DockerSubject) -> None:
-    # Given a worker, and somebody who reads changes
+    # Given a worker, and a reader of changes
     driver = machine.driver()
     await machine.ready(driver, "a")
     before = await machine.workers("a")
     reading = asyncio.create_task(machine.error(driver, "a"))
     # When the engine is killed
     own.signal(signal.SIGKILL)
-    # Then the reader is told, and every call
+    # Then the reader gets an error, and so does every call
     with pytest.raises(DriverError, match="events have ended"):
         await reading
     with pytest.raises(DriverError, match="cannot be reached"):
         await driver.list()
-    # And when it is back, it has ended what it found running, and that is told as any end
+    # And when it is back, it has ended what it found running, and that is reported as any end is
     own.start()
     assert await driver.list() == []
     assert "worker ended" in await machine.error(driver, "a")
@@ -102,15 +102,15 @@ async def test_a_restart_of_the_engine_brings_back_workers_but_none_that_was_to_
         return await machine.containers("deaf") == []
 
     await until_async(removed)
-    # And ends are told as before
+    # And ends are reported as before
     await machine.kill("stays")
 
-    async def told() -> bool:
+    async def end_is_reported() -> bool:
         with contextlib.suppress(DriverError):  # of the engine's end, which comes first
             return "SIGKILL" in await machine.error(driver, "stays")
         return False
 
-    await until_async(told)
+    await until_async(end_is_reported)
 
 
 async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(

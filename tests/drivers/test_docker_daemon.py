@@ -50,7 +50,7 @@ async def test_a_cold_start_is_answered_by_a_container_that_outlives_the_daemon(
     dockerd: DockerSubject, make: Make
 ) -> None:
     pool, client = make()
-    # Given a key that nobody serves
+    # Given a key that no worker serves
     daemon = pool.daemon()
     assert client.ask("LAX", b"hello").body == b"LAX|hello"
     [served_by] = ids(dockerd, "LAX")

@@ -1,4 +1,4 @@
-"""Containers that end, or change, without being asked: told, healed by the engine or started anew, and cleaned up."""
+"""Containers that end or change by themselves: reported, healed by the engine or started again, and cleaned up."""
 
 from __future__ import annotations
 

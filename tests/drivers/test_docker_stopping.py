@@ -202,7 +202,7 @@ async def test_a_driver_that_is_closed_as_a_worker_ends_drops_what_it_has_not_be
     await driver.close()
     driver._on_event(event)  # one that was on its way
     assert not driver._tasks
-    gc.collect()  # complains of a coroutine that nobody awaited, which fails the test
+    gc.collect()  # warns of a coroutine that was never awaited, which fails the test
     assert len(await dockerd.containers("a")) == 1
 
 

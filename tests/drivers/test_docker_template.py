@@ -81,7 +81,7 @@ async def test_a_limit_of_logs_that_the_engine_was_started_with_is_left_alone(tm
     assert container["HostConfig"]["LogConfig"] == {"Type": "json-file", "Config": {"labels": "team", "max-size": "1m"}}
 
 
-async def test_labels_say_whose_a_container_is_and_its_name_reads_well(dockerd: DockerSubject) -> None:
+async def test_labels_name_the_owner_of_a_container_and_its_name_is_readable(dockerd: DockerSubject) -> None:
     driver = dockerd.driver_of({})
     await driver.start("Infra=42")
     [container] = await dockerd.containers("Infra=42")
@@ -119,8 +119,8 @@ def new_address(dockerd: DockerSubject) -> str:
 async def test_a_missing_image_is_reported_with_what_to_do_and_harms_no_other_key(dockerd: DockerSubject) -> None:
     good = dockerd.driver_of({})
     await good.start("good")
-    driver = dockerd.driver_of({"Image": "nobody/has:this"})
-    with pytest.raises(DriverError, match=r"key 'bad'.*No such image: nobody/has:this; have the engine pull"):
+    driver = dockerd.driver_of({"Image": "missing/image:none"})
+    with pytest.raises(DriverError, match=r"key 'bad'.*No such image: missing/image:none; have the engine pull"):
         await driver.start("bad")
     assert (await listed(driver)).keys() == {"good"}
     assert await dockerd.containers("bad") == []

@@ -36,7 +36,7 @@ def as_daemon(kube: KubernetesSubject, *arguments: str, stdin: str | None = None
 
 
 def allowed(kube: KubernetesSubject) -> set[tuple[str, str]]:
-    """What the API server says that the daemon may do in its namespace, but for what everybody may."""
+    """What the API server lets the daemon do in its namespace, without what it lets every user do."""
     found = set()
     for line in as_daemon(kube, "-n", NAMESPACE, "auth", "can-i", "--list", "--no-headers").splitlines():
         resource, *_, verbs = re.split(r"\s{2,}", line)
@@ -118,9 +118,9 @@ async def test_a_daemon_without_rights_says_which_it_needs_and_no_token(
     for attempt in (driver.list(), driver.start("a"), driver.stop("a")):
         with pytest.raises(
             DriverError, match=r"forbidden: User .* cannot list .*; allow it in the daemon's Role"
-        ) as told:
+        ) as refused:
             await attempt
-        assert token(stranger) not in str(told.value) + repr(told.value.__cause__)
+        assert token(stranger) not in str(refused.value) + repr(refused.value.__cause__)
     await driver.close()
     assert token(stranger) not in caplog.text
 

@@ -1,6 +1,6 @@
 """A client certificate that has run out: what the kubeconfig names by then is taken, without a restart.
 
-The API server is one that only knows who calls: it lists no Deployment to whom it trusts.
+The API server here only checks certificates: to a client that it trusts it lists no Deployment.
 """
 
 from __future__ import annotations

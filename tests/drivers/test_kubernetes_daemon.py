@@ -45,7 +45,7 @@ def pod_names(kube: KubernetesSubject, key: str) -> set[str]:
 
 
 def test_a_cold_start_is_answered_by_a_pod_that_outlives_the_daemon(pods: PodPool, client: ForeignClient) -> None:
-    # Given a key that nobody serves
+    # Given a key that no worker serves
     daemon = pods.daemon()
     assert client.ask("LAX", b"hello").body.endswith(b"|hello")
     served_by = pod_names(pods.kube, "LAX")

@@ -1,4 +1,4 @@
-"""What goes wrong with groups on Kubernetes: each is told for its key, with what to do, and harms no other."""
+"""Failures of groups on Kubernetes: each is reported for its key, with what to do, and harms no other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quota(kube: KubernetesSubject) -> Iterator[Callable[..., None]]:
 @pytest.mark.parametrize(
     ("worker", "says"),
     [
-        ({"image": "nobody/has:this", "imagePullPolicy": "Never"}, "image nobody/has:this cannot be had"),
+        ({"image": "missing/image:none", "imagePullPolicy": "Never"}, "image missing/image:none cannot be had"),
         ({"command": ["/no/such/program"]}, "/no/such/program"),
         ({"command": ["python3", "-c", "import sys; sys.exit(7)"]}, "worker ended with status 7"),
         (
@@ -66,11 +66,11 @@ async def test_a_pod_that_cannot_run_is_reported_and_harms_no_other(
 async def test_each_exit_is_reported_once(kube: KubernetesSubject) -> None:
     driver = kube.driver()
     await driver.start("crash")
-    told = [await kube.error(driver, "crash") for _ in range(2)]
-    assert all("worker ended with status 3" in line for line in told), told
+    errors = [await kube.error(driver, "crash") for _ in range(2)]
+    assert all("worker ended with status 3" in line for line in errors), errors
     [pod] = kube.pods("crash")
     assert pod["status"]["containerStatuses"][0]["restartCount"] >= 1
-    # And one that another daemon has told is told by the next only while it lasts
+    # And a failure that another daemon has reported is reported by the next only while it lasts
     driver = kube.driver()
     await driver.list()
     await kube.error(driver, "crash", "worker ended with status 3")

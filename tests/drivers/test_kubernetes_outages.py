@@ -178,9 +178,9 @@ async def test_a_silent_api_server_holds_no_call_up_for_long(kube: KubernetesSub
 
 
 async def test_an_address_where_nothing_listens_is_reported_within_the_timeout(kube: KubernetesSubject) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        file = kubeconfig(kube, cluster={"server": f"https://127.0.0.1:{nobody.getsockname()[1]}"})
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        file = kubeconfig(kube, cluster={"server": f"https://127.0.0.1:{unused.getsockname()[1]}"})
         driver = kube.driver_of(kube.declared(), kubeconfig=file, timeout=1)
         with pytest.raises(DriverError, match=r"no answer of the API server.*it is tried again"):
             await driver.list()
@@ -189,9 +189,9 @@ async def test_an_address_where_nothing_listens_is_reported_within_the_timeout(k
 async def test_a_token_that_is_not_known_is_reported_and_a_new_one_in_the_file_is_used(kube: KubernetesSubject) -> None:
     file = kubeconfig(kube, user={"token": "verysecret"})
     driver = kube.driver_of(kube.declared(), kubeconfig=file)
-    with pytest.raises(DriverError, match="the API server does not know us; check the service account") as told:
+    with pytest.raises(DriverError, match="the API server does not know us; check the service account") as refused:
         await driver.list()
-    assert "verysecret" not in str(told.value)
+    assert "verysecret" not in str(refused.value)
     file.write_text(kube.kubeconfig.read_text())
 
     async def known() -> bool:
@@ -222,7 +222,7 @@ def test_a_kubeconfig_that_is_missing_ends_the_start(kube: KubernetesSubject) ->
 
 
 async def test_a_server_with_another_certificate_is_not_trusted(kube: KubernetesSubject) -> None:
-    file = kubeconfig(kube, cluster={"tls-server-name": "somebody.else"})
+    file = kubeconfig(kube, cluster={"tls-server-name": "another.host"})
     with pytest.raises(DriverError, match="certificate"):
         await kube.driver_of(kube.declared(), kubeconfig=file).list()
 

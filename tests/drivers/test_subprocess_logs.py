@@ -334,6 +334,6 @@ async def test_lifecycle_is_logged_without_credentials(
     with caplog.at_level(logging.DEBUG):
         await driver.start("crash")
         await next_change(driver)
-    told = {record.getMessage() for record in caplog.records}
-    assert {"worker started", "worker ended"} <= told
+    messages = {record.getMessage() for record in caplog.records}
+    assert {"worker started", "worker ended"} <= messages
     assert "pass-word" not in str([record.__dict__ for record in caplog.records])

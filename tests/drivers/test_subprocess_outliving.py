@@ -97,7 +97,7 @@ async def test_an_intent_without_worker_is_forgotten(machine: SubprocessSubject)
 async def test_a_process_that_is_not_ours_is_neither_listed_nor_signalled(
     machine: SubprocessSubject, lie: dict[str, object]
 ) -> None:
-    # Given a record whose pid means somebody else's process by now
+    # Given a record whose pid belongs to an unrelated process by now
     first = machine.driver()
     await first.start("a")
     await first.close()

@@ -1,4 +1,4 @@
-"""A bus that is not there, says nothing or goes away, and a systemd that starts anew: told, and caught up with."""
+"""A bus that is not there, says nothing or goes away, and a systemd that restarts: reported, and caught up with."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_lost_bus_is_reported_once_and_what_was_missed_is_reported_by_th
         return not await units.workers("a")
 
     await until_async(ended)
-    # Then it is told when the bus is back, the other group is as it was, and changes are heard again
+    # Then it is reported when the bus is back, the other group is as it was, and changes are heard again
     await relay.open()
     assert (await listed(driver)).keys() == {"b"}
     assert "was killed by SIGKILL" in await units.error(driver, "a")

@@ -41,7 +41,7 @@ async def test_a_cold_start_is_answered_by_a_unit_that_outlives_the_daemon(
     make: Callable[..., tuple[UnitPool, ForeignClient]],
 ) -> None:
     pool, client = make()
-    # Given a key that nobody serves
+    # Given a key that no worker serves
     daemon = pool.daemon()
     assert client.ask("LAX", b"hello").body.endswith(b"|hello")
     [served_by] = pool.workers("LAX")
@@ -96,7 +96,7 @@ async def test_a_worker_that_crashes_is_restarted_by_systemd_and_its_error_is_lo
     pool, client = make(delivery_limit=1)
     daemon = pool.daemon()
     client.ask("LAX")
-    # A request that kills whoever takes it is answered once it has done so too often
+    # A request that kills each worker that takes it is answered once it has done so too often
     assert client.ask("LAX", b"crash").status == "delivery_limit"
     # In the log: the status shows it only until the worker that systemd starts says that it is there
     until(lambda: "ended with status 3; systemd starts it again" in daemon.log(), what="the error of the worker")

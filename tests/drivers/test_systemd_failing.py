@@ -1,4 +1,4 @@
-"""Units that cannot be started, end by themselves, or are given up: each tells its own key what is wrong."""
+"""Units that cannot be started, end by themselves, or are given up: each is reported for its own key."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_unit_that_was_given_up_is_an_error_and_the_next_start_resets_it
             errors.append(change.error)
             if "given it up" in change.error:
                 break
-    # Of several changes at once the latest is told, so that one of the first may be missing.
+    # Of several changes at once the latest is reported, so that one of the first may be missing.
     assert any("ended with status 3" in error for error in errors)
     # Then it is not a group any more, and a person sees it as failed
     assert await listed(driver) == {}

@@ -105,7 +105,7 @@ async def test_a_running_unit_without_a_record_is_started_again_once_its_key_is_
     file_of(units, "a").unlink()
     second = units.driver()
     assert await listed(second) == {}
-    # When its key is wanted, then it is there, but not of the template as it is: the group loop starts it anew
+    # When its key is wanted, then it is there, but not of the template as it is: the group loop starts it again
     await second.start("a")
     assert (await listed(second))["a"].template not in (second.template, "")
 
@@ -191,7 +191,7 @@ async def test_an_edited_unit_rolls_nothing_before_systemd_has_read_it(units: Sy
     next_daemon = units.driver_of(units.place)
     for each_driver in (driver, next_daemon):
         assert (await listed(each_driver))["a"].template == each_driver.template
-    # Until systemd is told to read it, which they hear of
+    # Until systemd reloads it, which the drivers notice
     units.machine.run("systemctl", "daemon-reload")
     for each_driver in (driver, next_daemon):
         assert await next_change(each_driver) == Change("a")

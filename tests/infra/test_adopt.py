@@ -1,4 +1,4 @@
-"""What somebody made on a broker by hand becomes a stack's, by the commands that are printed."""
+"""What a person made on a broker by hand becomes a stack's, by the commands that are printed."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_a_password_that_is_an_output_makes_all_wait_for_what_the_broker_says(mo
     found = declaring.declared(declare)
     assert found.everything["pulumi-python:dynamic/osrdyne:Claim", "trains"]["password"]["value"] == "hidden-word"
 
-    # A queue that has to be made anew is refused, because it is said too late how.
+    # A queue that has to be deleted and made again is refused: the text that says how would come too late.
     other = Topology((), (Queue(ORPHANS, "classic", {}),), (), ())
     settings = given("trains")
     monkeypatch.setattr(live, "read", lambda *_: Live(other))

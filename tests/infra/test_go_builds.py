@@ -23,7 +23,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
     shared.mkdir(parents=True, exist_ok=True)
     (tmp_path / "cache/osrdyne").mkdir(parents=True)
     (tmp_path / "cache/osrdyne/kubernetes").symlink_to(shared)
-    # Else Go would compile its own library anew for this test.
+    # Else Go would compile its own library again for this test.
     monkeypatch.setenv("GOCACHE", os.environ.get("GOCACHE", str(shared.parents[1] / "go-build")))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     module = tmp_path / "small"

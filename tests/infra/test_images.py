@@ -83,7 +83,7 @@ def test_the_daemon_has_the_commands_of_the_relay_and_its_driver(docker: Docker,
 
 
 @pytest.mark.parametrize("recipe", [DAEMON, AIRPORTS], ids=["daemon", "airports"])
-def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe) -> None:
+def test_an_image_runs_as_a_user_without_rights_who_owns_no_file(docker: Docker, recipe: Recipe) -> None:
     configured = json.loads(docker("image", "inspect", recipe.name))[0]["Config"]
     # A number, so that a cluster that asks for runAsNonRoot can see it
     assert configured["User"] == "65532:65532"

@@ -82,7 +82,7 @@ def test_another_instance_is_another_database(resource: Resource) -> None:
     assert _Databases().diff("x", state, other).replaces == ["users"]
 
 
-def test_when_it_goes_nobody_can_log_in_and_the_jobs_stay(resource: Resource) -> None:
+def test_when_it_goes_no_user_can_log_in_and_the_jobs_stay(resource: Resource) -> None:
     state = resource.create()
     database, owner = resource.names.database, resource.names.owner
     resource.server.psql("CREATE TABLE kept (x INTEGER)", database, owner, "owners-word")
@@ -110,7 +110,7 @@ def test_users_of_another_deployment_are_refused_and_taken_where_that_is_said(re
 
 
 def test_what_could_be_made_only_in_part_is_finished_by_the_next_one(resource: Resource) -> None:
-    # Given a database of that name that is somebody else's
+    # Given a database of that name that another user owns
     resource.server.create_database(resource.names.database)
     with pytest.raises(DatabaseUnusable, match="is there, and belongs to osrdyne_admin"):
         resource.create()

@@ -344,7 +344,7 @@ def test_what_needs_a_person_has_its_alert(series: str, alert: str, lasting: str
 
 
 def about(expression: str, series: str) -> bool:
-    """Whether a rule looks at a series: by its name, and by the label that tells it from others of that name."""
+    """Whether a rule looks at a series: by its name, and by the label in which it differs from others of that name."""
     found = re.fullmatch(r'(\w+)\{(\w+)="(.*)"\} 1', series)
     assert found
     metric, label, value = found.groups()

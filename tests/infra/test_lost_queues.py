@@ -59,7 +59,7 @@ class StandIn:
 
 
 class Clock:
-    """Time that passes by sleeping, and by nothing else; `meanwhile` is called when somebody sleeps."""
+    """Time that passes by sleeping, and by nothing else; `meanwhile` is called at each sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0

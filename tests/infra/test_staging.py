@@ -59,7 +59,7 @@ def test_a_second_up_changes_nothing(staging: OnCluster) -> None:
 
 def test_pods_are_what_the_stack_declares_and_answer_a_request_that_found_no_worker(staging: OnCluster) -> None:
     staging.settled("airports")
-    # Given nobody who serves that airport, which no other test asks for
+    # Given no worker that serves that airport, which no other test asks for
     assert not staging.workers("airports", "SEA")
 
     with staging.client("airports") as client:
@@ -78,7 +78,7 @@ def test_pods_are_what_the_stack_declares_and_answer_a_request_that_found_no_wor
         assert pod["spec"]["serviceAccountName"] == "airports-daemon"
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
-    # And whoever is connected to the vhost is a user of the stack, each in its role
+    # And only users of the stack are connected to the vhost, each in its role
     users = Users.of("airports", staging.instance)
 
     def connected() -> set[str]:
@@ -100,8 +100,8 @@ def test_a_leader_that_is_deleted_is_followed_by_its_standby(staging: OnCluster)
 
         staging.cluster.kubectl("-n", staging.namespace("core"), "delete", "pod", leader, "--wait=false")
 
-        # What is asked while nobody leads is answered too, cold or warm
-        ids = [client.send(key) for key in ("kept", "cold-while-nobody-leads", "kept")]
+        # What is asked while no daemon leads is answered too, cold or warm
+        ids = [client.send(key) for key in ("kept", "cold-without-a-leader", "kept")]
         assert {answer.status for answer in client.wait(*ids, timeout=120)} == {"ok"}
     assert staging.settled("core") != leader
     # And no worker was restarted
@@ -116,7 +116,7 @@ def test_a_changed_delay_reaches_the_daemons_under_load_and_no_worker_is_restart
         for key in ("a", "b"):
             ask(client, key)
         before = staging.workers("core", "a").keys() | staging.workers("core", "b").keys()
-        # Given a request in hand, and others that wait behind it and for keys that nobody serves
+        # Given a request in hand, and others that wait behind it and for keys that no worker serves
         ids = [client.send("a", b"sleep:8"), *(client.send(key) for key in ("a", "b", "new"))]
 
         pools = [{**POOLS[0], "unbind_delay": delay}, POOLS[1]]
@@ -220,7 +220,7 @@ def test_what_is_wrong_is_said_and_finished_by_an_up_that_is_right(
         assert "not-the-password" not in done.text
         nothing_made(stack)
 
-        # A vhost that somebody else has made
+        # A vhost that another program has made
         stack.broker.management.add_vhost(stack.vhost, stack.broker.admin)
         stack.configure()
         done = stack.up()

@@ -61,12 +61,12 @@ def test_a_job_whose_workers_cannot_be_started_says_why(live: Jobs, redo: None, 
     assert reasons(live, database_url, number) == []
 
 
-def test_a_job_whose_worker_died_says_where_its_end_is_told(live: Jobs, redo: None, database_url: str) -> None:
+def test_a_job_whose_worker_died_says_where_its_end_is_reported(live: Jobs, redo: None, database_url: str) -> None:
     number = with_worker(live, WORKER.format("os._exit(3)"))
     until(lambda: live.attempts(number)[:1] == [states.LOST], what="a lost attempt")
     assert causes()["the handler ends the process"].missing(JOBS, reasons(live, database_url, number)) == []
-    told = osrdyne("status", "--url", live.daemon.url, "--key", "XX").out.decode()
-    assert "worker exited with status 3" in told
+    status_text = osrdyne("status", "--url", live.daemon.url, "--key", "XX").out.decode()
+    assert "worker exited with status 3" in status_text
 
 
 def test_a_job_that_failed_has_what_was_raised(live: Jobs, database_url: str) -> None:

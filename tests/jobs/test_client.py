@@ -244,7 +244,7 @@ def test_a_database_without_tables_or_that_is_away_is_the_callers_error_without_
         JobClient("jobs", [ROUTES])
 
 
-async def test_an_asyncio_program_is_told_of_missing_tables_too(database_url: str) -> None:
+async def test_an_asyncio_program_gets_the_error_of_missing_tables_too(database_url: str) -> None:
     async with AsyncJobClient(database_url, [ROUTES]) as jobs:
         with pytest.raises(NoSchema, match="migrate"):
             await jobs.submit("routes", "r", {"year": 1})

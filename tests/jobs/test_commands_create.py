@@ -13,7 +13,7 @@ from tests.jobs.commands import Jobs, jobs
 __all__ = ["jobs"]
 
 #: Where nothing listens: the port of tcpmux.
-NOBODY = "amqp://user:secret@127.0.0.1:1/%2F"
+NO_BROKER = "amqp://user:secret@127.0.0.1:1/%2F"
 MAPPING = {JobType("mapped"): print}
 NO_TYPES = [WorkerEnvironment]
 
@@ -33,7 +33,7 @@ def test_the_payload_can_come_from_standard_input(jobs: Jobs) -> None:
 
 
 def test_a_broker_that_is_away_leaves_the_job_registered_and_the_command_says_so(jobs: Jobs) -> None:
-    variables = {"OSRDYNE_CLIENT_URI": NOBODY, "OSRDYNE_CLIENT_POOL": "core"}
+    variables = {"OSRDYNE_CLIENT_URI": NO_BROKER, "OSRDYNE_CLIENT_POOL": "core"}
     document = jobs.json("create", "plain", "r", "{}", variables=variables)
 
     assert document == {"id": 1, "type": "plain", "resource": "r", "cast": False, "not_cast": document["not_cast"]}
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_a_no_that_names_the_field_and_nothing_is_registere
         (("--types", "nowhere:TYPES"), "--types nowhere:TYPES cannot be loaded: ModuleNotFoundError"),
         (("--types", "nowhere"), "--types 'nowhere': give MODULE:NAME"),
         (("--types", f"{__name__}:NO_TYPES"), "is neither an iterable of JobType nor a mapping with such keys"),
-        (("--types", f"{__name__}:NOBODY"), "is neither an iterable of JobType nor a mapping with such keys"),
+        (("--types", f"{__name__}:NO_BROKER"), "is neither an iterable of JobType nor a mapping with such keys"),
         (("--types", f"{__name__}:jobs.x"), "cannot be loaded: AttributeError"),
         (("--broker-file", "/nowhere/uri"), "--broker-file: cannot be read: No such file or directory: /nowhere/uri"),
     ],
@@ -83,7 +83,7 @@ def test_an_option_that_cannot_be_used_is_named_before_a_job_is_registered(
 
 
 def test_a_broker_without_a_pool_is_an_error_before_a_job_is_registered(jobs: Jobs) -> None:
-    done = jobs("create", "plain", "r", "{}", variables={"OSRDYNE_CLIENT_URI": NOBODY})
+    done = jobs("create", "plain", "r", "{}", variables={"OSRDYNE_CLIENT_URI": NO_BROKER})
 
     assert done.code == 2
     assert "a broker is named and no pool; give --pool NAME" in done.line

@@ -213,7 +213,7 @@ def test_roles_that_are_retired_cannot_log_in_until_they_are_prepared_again(want
     wanted()
     names = wanted.names
     both = (names.database, names.owner)
-    assert roles_in_use(wanted.admin, *both, "nobody-of-this-name") == sorted(both)
+    assert roles_in_use(wanted.admin, *both, "not-a-role") == sorted(both)
 
     retire(wanted.admin, *both)
 

@@ -26,7 +26,7 @@ from tests.jobs.commands import Jobs, jobs
 __all__ = ["jobs", "make_pool"]
 
 #: Where nothing listens: the port of tcpmux.
-NOBODY = "amqp://user:secret@127.0.0.1:1/%2F"
+NO_BROKER = "amqp://user:secret@127.0.0.1:1/%2F"
 SOON: dict[str, Any] = {"pool": {"name": "core", "jobs": {"redo": {"interval": 0.1, "lease": 5}}}}
 
 
@@ -84,7 +84,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, str], Redo]]:
 def test_while_the_broker_is_away_it_waits_and_a_signal_ends_it(
     jobs: Jobs, start: Callable[[str, str], Redo], number: signal.Signals
 ) -> None:
-    redo = start(jobs.url, NOBODY)
+    redo = start(jobs.url, NO_BROKER)
     reason = redo.said("the broker cannot be used; waiting for it")["reason"]
 
     assert "nothing listens there" in reason
@@ -102,7 +102,7 @@ def test_once_the_broker_is_there_it_leads_and_casts_what_was_missed(
 ) -> None:
     pool = make_pool()
     (tmp_path / "ready").touch()
-    redo = start(jobs.url, NOBODY)
+    redo = start(jobs.url, NO_BROKER)
     redo.said("the broker cannot be used; waiting for it")
     assert not redo.ready.exists()  # although an earlier process left it
     number = jobs.json("create", "plain", "r", "{}")["id"]
@@ -128,7 +128,7 @@ def test_create_casts_the_job_where_a_broker_is_named(jobs: Jobs, make_pool: Cal
 
 def test_a_database_without_tables_ends_it_with_what_to_do(tmp_path: Path, start: Callable[[str, str], Redo]) -> None:
     (tmp_path / "empty.db").touch()
-    redo = start(f"sqlite:///{tmp_path}/empty.db", NOBODY)
+    redo = start(f"sqlite:///{tmp_path}/empty.db", NO_BROKER)
 
     assert redo.process.wait(PATIENCE_SECONDS) == 2
     assert redo._log.read_text().splitlines()[-1].endswith("make them with `osrdyne jobs migrate`.")
@@ -142,7 +142,7 @@ def test_while_postgresql_is_away_it_waits(private_postgres: Postgres, start: Ca
     migrate(engine)
     engine.dispose()
     private_postgres.stop()
-    redo = start(url, NOBODY)
+    redo = start(url, NO_BROKER)
     redo.said("the database cannot be used; waiting for it")
     private_postgres.start()
 
@@ -160,7 +160,7 @@ def test_while_postgresql_is_away_it_waits(private_postgres: Postgres, start: Ca
             {},
             "name a file that holds it by --broker-file, or set OSRDYNE_CLIENT_URI",
         ),
-        (("--pool", "Core"), {"OSRDYNE_CLIENT_URI": NOBODY}, "pool name 'Core': use lower-case letters"),
+        (("--pool", "Core"), {"OSRDYNE_CLIENT_URI": NO_BROKER}, "pool name 'Core': use lower-case letters"),
         (
             ("--pool", "core", "--ready-file", "/nowhere/ready"),
             {},

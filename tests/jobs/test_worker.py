@@ -27,7 +27,7 @@ from testbed.waiting import PATIENCE_SECONDS, until
 PLAIN = JobType("plain", payload=dict[str, int])
 SINGLE = JobType("single", payload=dict[str, int], max_attempts=1)
 LONG = 3600.0
-#: Ends within a test where nobody renews it.
+#: Ends within a test unless it is renewed.
 SHORT_LEASE_SECONDS = 1.0
 #: Does not end although the machine stands still for a moment.
 STEADY = 6.0
@@ -154,7 +154,7 @@ def test_a_run_of_before_a_restore_touches_no_run_that_has_its_token_now(
     assert state(engine, now.id) == states.DONE
 
 
-def test_one_worker_tells_its_runs_apart_where_a_restored_database_gave_both_one_token(
+def test_one_worker_distinguishes_its_runs_where_a_restored_database_gave_both_one_token(
     engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
 ) -> None:
     runs: list[Run] = []
@@ -180,7 +180,7 @@ def test_one_worker_tells_its_runs_apart_where_a_restored_database_gave_both_one
     assert state(engine, now.id) == states.DONE
 
 
-def test_a_job_that_another_worker_was_told_of_just_before_the_end_is_begun_all_the_same(
+def test_a_job_that_is_registered_just_before_the_end_of_a_run_is_begun_all_the_same(
     engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[int] = []
@@ -477,7 +477,7 @@ def test_a_request_that_names_no_type_of_this_worker_is_rejected(
         make_worker(print).handle(Request("r", body, {}, None, False, None))
 
 
-def test_a_job_that_nobody_has_is_not_an_error(make_worker: MakeWorker) -> None:
+def test_a_job_that_does_not_exist_is_not_an_error(make_worker: MakeWorker) -> None:
     runs: list[Run] = []
     make_worker(runs.append).handle(request())
     assert not runs

@@ -27,8 +27,8 @@ from osrdyne_jobs import JobType, JobWorker
 JobWorker(os.environ["JOBS_DATABASE"], {JobType("routes"): print}).run()
 """
 #: Where nothing listens: the port of tcpmux.
-NOBODY = "amqp://user:secret@127.0.0.1:1/%2F"
-ENVIRONMENT = WorkerEnvironment("w", "42", "core", "core-req-42", "core-activity", NOBODY)
+NO_BROKER = "amqp://user:secret@127.0.0.1:1/%2F"
+ENVIRONMENT = WorkerEnvironment("w", "42", "core", "core-req-42", "core-activity", NO_BROKER)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_once_its_database_is_there_a_worker_serves(
     ("user", "password", "database", "words"),
     [
         ("jobs", "wrong", "jobs", "password authentication failed"),
-        ("nobody", "secret", "jobs", "password authentication failed"),
+        ("unknown", "secret", "jobs", "password authentication failed"),
         ("jobs", "secret", "none", 'database "none" does not exist'),
         ("jobs", "secret", "closed", 'permission denied for database "closed"'),
     ],
@@ -153,7 +153,7 @@ def test_a_worker_that_is_refused_once_its_database_is_there_ends(
         ("FATAL:  no such database: jobs", True),
     ],
 )
-def test_what_postgresql_says_tells_a_refusal_from_an_outage(said: str, refused: bool) -> None:
+def test_what_postgresql_says_distinguishes_a_refusal_from_an_outage(said: str, refused: bool) -> None:
     found = refusal(OperationalError("", None, Exception(said)))
 
     assert (found is not None) is refused

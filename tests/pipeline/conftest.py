@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def collected_at_the_end() -> Iterator[None]:
-    """Let what commands froze be collected: they think that their process is theirs, and DuckDB tells what is left."""
+    """Let what commands froze be collected: each freezes as if the process were its own, and DuckDB reports leaks."""
     yield
     gc.unfreeze()
 

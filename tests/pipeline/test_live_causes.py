@@ -60,7 +60,7 @@ def pipeline(*words: str) -> str:
     return done.stdout
 
 
-def told(pool: Pool) -> Counter[tuple[str | bytes, str | None]]:
+def events_in_stream(pool: Pool) -> Counter[tuple[str | bytes, str | None]]:
     """How often each event of each key is in the stream."""
     uri, name = pool.uri(pool.users.monitor), pool.names.events_stream
     held = stream.bounds(uri, name)
@@ -90,8 +90,8 @@ def test_a_pool_with_a_key_that_cannot_start_is_advised_by_its_cause_and_billed_
         assert foreign.ask("LAX", b"unnamed").body == b"unnamed"
     finally:
         foreign.close()
-    until(lambda: told(pool)["LAX", events.FINISHED] >= 4, every=0.3, what="the ends of four requests")
-    until(lambda: told(pool)["XX", events.WORKER_ENDED] >= 3, every=0.3, what="three ends of workers")
+    until(lambda: events_in_stream(pool)["LAX", events.FINISHED] >= 4, every=0.3, what="the ends of four requests")
+    until(lambda: events_in_stream(pool)["XX", events.WORKER_ENDED] >= 3, every=0.3, what="three ends of workers")
     # When the pipeline has read the events
     address = tmp_path / "monitor.uri"
     address.write_text(pool.uri(pool.users.monitor))

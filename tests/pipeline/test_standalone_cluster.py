@@ -43,7 +43,7 @@ def placed(text: str, cluster: SparkCluster, shared: Path) -> str:
     return text.replace("/shared/", f"{shared}/")
 
 
-def told(file: Path) -> dict[str, Any]:
+def document_in(file: Path) -> dict[str, Any]:
     """The document of a command, before which spark-submit puts what the command wrote to standard error."""
     text = file.read_text()
     return dict(json.loads(text[text.index("{") :]))
@@ -81,8 +81,8 @@ def test_ingest_and_tables_run_on_two_workers_from_packages_alone(tmp_path: Path
         # Both workers took part, with what was sent.
         sent = {path.relative_to(cluster.folder).parts[0] for path in cluster.folder.glob("work-*/app-*/*/*.zip")}
         assert sent == {"work-0", "work-1"}
-    assert told(tmp_path / "ingest.json")["events"] == EVENTS
-    assert told(tmp_path / "tables.json")["rows"]["silver/requests"] == REQUESTS
+    assert document_in(tmp_path / "ingest.json")["events"] == EVENTS
+    assert document_in(tmp_path / "tables.json")["rows"]["silver/requests"] == REQUESTS
     read = ds.dataset(tmp_path / "lake/core/silver/requests", format="parquet", partitioning="hive")
     assert read.count_rows() == REQUESTS
     shutil.rmtree(tmp_path / "dist")

@@ -1,8 +1,8 @@
 """A node in a process of its own: `python -m tests.relay.node_process ROLE ADDRESS_FILE LOG TIMINGS`.
 
 `server` serves the endpoint `e`. A body is a name and the seconds that it takes. It writes a line `run BODY`, and then
-one with `told`, `done` or `refused`. `caller` calls `e` with each line of its standard input as body, and writes a line
-`BODY: RESPONSE` or `BODY: ERROR`.
+one with `abandoned`, `done` or `refused`. `caller` calls `e` with each line of its standard input as body, and writes a
+line `BODY: RESPONSE` or `BODY: ERROR`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ async def main(role: str, address_file: str, log: str, timings: str) -> None:
     async def work(request: Collected) -> None:
         body = request.body.decode()
         print(f"run {body}", file=file)
-        told = asyncio.create_task(request.wait_abandoned())
+        abandoned = asyncio.create_task(request.wait_abandoned())
         _, seconds = body.split()
-        await asyncio.wait([told], timeout=float(seconds))
-        if told.done():
-            print(f"told {body}: {type(told.result()).__name__}", file=file)
+        await asyncio.wait([abandoned], timeout=float(seconds))
+        if abandoned.done():
+            print(f"abandoned {body}: {type(abandoned.result()).__name__}", file=file)
         else:
-            told.cancel()
+            abandoned.cancel()
             try:
                 await relay.apply_response(request.id, b"done")
                 print(f"done {body}", file=file)

@@ -21,7 +21,7 @@ from tests.relay.nodes import serving, settings
 from tests.relay.places import Directory
 
 CALLER = TOKENS["caller"]
-#: No node listens there: who is told of a bad argument has sent nothing.
+#: No node listens there: a caller that gets the error of a bad argument has sent nothing.
 NOWHERE = "http://127.0.0.1:1"
 
 

@@ -296,7 +296,7 @@ async def test_a_caller_that_has_not_heard_of_the_collection_does_not_shorten_it
         for late in (made.caller_beat("e", ID, 1, 9.0), made.enter("e", ID, b"x", 10.0)):
             await client.run(*late)
             assert 1_190_000 < redis.run("PTTL", key) <= 1_200_000
-        # A beat that makes the hash anew, after a loss, gives it an end, too.
+        # A beat that makes the hash again, after a loss, gives it an end, too.
         redis.run("DEL", key)
         await client.run(*made.caller_beat("e", ID, 2, 9.0))
         assert 120_000 < redis.run("PTTL", key) <= 129_000

@@ -82,8 +82,8 @@ async def test_a_loss_of_data_ends_calls_on_both_sides_and_new_calls_work_at_onc
     async with Relay(node) as near, Relay(node) as far, serving(far, "e", hold):
         calls = [near.start("e", b"old") for _ in range(3)]
         await until_async(lambda: len(held) == 3)
-        waiting = near.start("nobody serves this", b"old")
-        await until_async(lambda: redis.run("EXISTS", f"test:{{nobody%20serves%20this}}:call:{waiting.id}"))
+        waiting = near.start("not served", b"old")
+        await until_async(lambda: redis.run("EXISTS", f"test:{{not%20served}}:call:{waiting.id}"))
         redis.run("FLUSHALL")
 
         assert (await near.queue_and_wait("e", b"new")).body == b"at once"
@@ -102,8 +102,8 @@ async def test_a_redis_that_was_killed_comes_back_empty_and_serves_new_calls(pri
         serving(far, "e", workers=2),
     ):
         assert (await near.queue_and_wait("e", b"x")).body == b"X"
-        waiting = near.start("nobody serves this", b"old")
-        await until_async(lambda: private_redis.run("EXISTS", f"test:{{nobody%20serves%20this}}:call:{waiting.id}"))
+        waiting = near.start("not served", b"old")
+        await until_async(lambda: private_redis.run("EXISTS", f"test:{{not%20served}}:call:{waiting.id}"))
         await asyncio.to_thread(private_redis.kill)
         # It begins while Redis is away, and is not run twice.
         meanwhile = near.start("e", b"y")
@@ -213,13 +213,13 @@ async def test_a_call_ends_when_the_node_that_serves_it_stands_still_and_its_lat
             await call.response()
         server.signal(signal.SIGCONT)
 
-        await asyncio.to_thread(server.until, "told a 600: CallerGone")
+        await asyncio.to_thread(server.until, "abandoned a 600: CallerGone")
         assert (await near.queue_and_wait("e", b"b 0")).body == b"done"
     assert server.lines().count("run a 600") == 1
 
 
 @pytest.mark.full
-async def test_a_worker_is_told_when_the_node_of_its_caller_is_killed(
+async def test_a_worker_learns_that_the_node_of_its_caller_was_killed(
     private_redis: RedisServer, caller: NodeProcess
 ) -> None:
     async with Relay(settings(private_redis)) as far:

@@ -234,7 +234,7 @@ def test_any_bytes_end_with_their_connection(fuzzed: FuzzedNode, data: bytes) ->
 
 
 @pytest.mark.parametrize("seed", [first_seed()])
-@pytest.mark.parametrize("token", ["caller", "worker", "nobody"])
+@pytest.mark.parametrize("token", ["caller", "worker", "unknown"])
 def test_requests_of_a_hostile_peer_end_with_their_connections(fuzzed: FuzzedNode, token: str, seed: int) -> None:
     paths = [
         *(

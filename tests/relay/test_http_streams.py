@@ -246,7 +246,7 @@ def sizes_elsewhere(request: RelayRequest) -> bytes:
     return b"sent"
 
 
-async def test_a_handler_in_a_process_of_its_own_reads_streams_and_is_told_that_it_can_send_none(
+async def test_a_handler_in_a_process_of_its_own_reads_streams_and_gets_an_error_if_it_sends_one(
     redis: RedisServer, store: Directory, tmp_path: Path
 ) -> None:
     with concurrent.futures.ProcessPoolExecutor(1) as executor:
@@ -288,7 +288,7 @@ async def test_streams_are_for_clients_that_call_or_serve(redis: RedisServer, st
     async with noded(redis, tmp_path, streams=store.settings) as url, raw(url) as http:
         assert (await http.ask("caller", "PUT", path, b"abc"))[0] == 201
         for method in ("PUT", "GET", "DELETE"):
-            answers = [await http.ask(who, method, path) for who in ("monitor", None, "an-unknown-token-of-nobody")]
+            answers = [await http.ask(who, method, path) for who in ("monitor", None, "an-unknown-long-token")]
             assert [(status, code_of(body)) for status, _, body in answers] == [(401, "AccessDenied")] * 3
         assert (await http.ask("worker", "GET", path))[2] == b"abc"
         status, _, body = await http.ask("worker", "GET", f"/v1/streams/{new_id()}")

@@ -36,7 +36,7 @@ def command(chance: random.Random) -> Command:
         "lrange": ("LRANGE", key, 0, chance.choice((0, 1, 15))),
         "lrem": ("LREM", key, 1, word),
         "pexpire": ("PEXPIRE", key, chance.choice((1, 1, 100_000)), *chance.choice(((), ("NX",), ("GT",)))),
-        "publish": ("PUBLISH", "t:nobody", word),
+        "publish": ("PUBLISH", "t:unheard", word),
     }
     assert made.keys() == COMMANDS
     return made[chance.choice(sorted(made))]

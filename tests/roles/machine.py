@@ -1,4 +1,4 @@
-"""A fresh machine as a container, with this checkout on it and somebody who works there."""
+"""A fresh machine as a container, with this checkout and a user's account on it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Machine:
         return local_setup.run(self._exec("--interactive", user, command), env=self._docker.environment)
 
     def at_terminal(self, *command: str, within: float) -> tuple[int, str]:
-        """Exit code and output of a command at a terminal, where somebody types the password when asked."""
+        """Exit code and output of a command at a terminal, where a person types the password when asked."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             self._exec("--interactive --tty", USER, command),

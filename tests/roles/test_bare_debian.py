@@ -1,4 +1,4 @@
-"""`make up` on a Debian 13 without systemd: its rehearsal, and the distribution's broker, which lets nobody else in."""
+"""`make up` on a Debian 13 without systemd: its rehearsal, and the distribution's broker, which lets no stranger in."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def up(debian: Machine) -> int:
 
 
 def assert_closed(debian: Machine) -> None:
-    """Nobody but the role's users gets in, from nowhere but this machine, and as many at once as there may be."""
+    """Only the role's users can connect, only from this machine, and only as many at once as there may be."""
     assert run(debian, "python3", "-c", GUEST).strip() == "401"
     assert "guest" not in run(debian, "rabbitmqctl", "--quiet", "list_users")
     assert listening(debian) == {}
@@ -74,8 +74,8 @@ def assert_closed(debian: Machine) -> None:
 @pytest.fixture
 def prepared(debian: Machine) -> Machine:
     """A machine on which the pool answers in capitals."""
-    told = {"osrdyne_worker_command": [f"{CHECKOUT}/.venv/bin/python", f"{CHECKOUT}/examples/echo_worker.py"]}
-    run(debian, "sh", "-c", f"echo '{json.dumps(told)}' > {VARIABLES}")
+    variables = {"osrdyne_worker_command": [f"{CHECKOUT}/.venv/bin/python", f"{CHECKOUT}/examples/echo_worker.py"]}
+    run(debian, "sh", "-c", f"echo '{json.dumps(variables)}' > {VARIABLES}")
     return debian
 
 
@@ -97,7 +97,7 @@ def test_a_rehearsal_on_a_new_machine_says_what_it_would_change_and_changes_noth
 def test_a_new_broker_is_closed_from_its_first_start_on(prepared: Machine) -> None:
     # When the playbook runs
     assert up(prepared)
-    # Then the broker lets in whom it should, and has a name that does not change with the machine's
+    # Then the broker lets in its users and no others, and has a name that does not change with the machine's
     assert_closed(prepared)
     assert run(prepared, "rabbitmqctl", "--quiet", "eval", "node().").strip() == "rabbit@localhost"
     # And another run has nothing left to do
@@ -105,21 +105,21 @@ def test_a_new_broker_is_closed_from_its_first_start_on(prepared: Machine) -> No
 
 
 def test_a_broker_that_was_there_is_closed_and_keeps_its_data_and_its_name(prepared: Machine) -> None:
-    # Given the package as it starts by itself, with an account of somebody's
+    # Given the package as it starts by itself, with an account that a person made
     run(prepared, "apt-get", "update")
     run(prepared, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "rabbitmq-server")
     if prepared.run("rabbitmqctl", "--quiet", "ping", user="root").returncode:
         run(prepared, "rabbitmq-server", "-detached")
     until(lambda: prepared.run("rabbitmqctl", "--quiet", "await_startup", user="root").returncode == 0)
-    run(prepared, "rabbitmqctl", "--quiet", "add_user", "somebody", "word")
+    run(prepared, "rabbitmqctl", "--quiet", "add_user", "person", "word")
     run(prepared, "rabbitmqctl", "--quiet", "authenticate_user", "guest", "guest")
     name = run(prepared, "rabbitmqctl", "--quiet", "eval", "node().")
     assert listening(prepared).keys() >= {4369, 25672}
     # When the playbook runs
     assert up(prepared)
-    # Then it lets in whom it should, and has what it had
+    # Then it lets in its users and no others, and has what it had
     assert_closed(prepared)
-    assert "somebody" in run(prepared, "rabbitmqctl", "--quiet", "list_users")
+    assert "person" in run(prepared, "rabbitmqctl", "--quiet", "list_users")
     assert run(prepared, "rabbitmqctl", "--quiet", "eval", "node().") == name
     # And another run has nothing left to do
     assert up(prepared) == 0

@@ -1,4 +1,4 @@
-"""The broker that somebody names: dev.yml on this machine, with a broker that other people use too, over TLS."""
+"""The broker that a person names: dev.yml on this machine, with a broker that other people use too, over TLS."""
 
 from __future__ import annotations
 
@@ -154,10 +154,10 @@ def test_a_broker_that_does_not_answer_or_refuses_is_said_so_without_its_passwor
     # Then that is said
     assert silent.returncode
     assert "nothing answers at 127.0.0.1, port 1" in silent.stdout
-    # Given a name that the management API cannot be told
+    # Given a name that the management API cannot take
     named.setup.broker = "amqp://a%3Ab:secret-7@127.0.0.1:1/v"
     assert "holds a colon" in named.setup.attempt("dev").stdout
-    # Given a wrong password, and first a certificate of which nobody has said that it is to be trusted
+    # Given a wrong password, and first a certificate that is not trusted yet
     named.setup.broker = f"amqps://{named.broker.admin}:secret-7@127.0.0.1:{named.broker.amqps_port}/v"
     unknown = named.setup.attempt("dev")
     named.setup.broker += f"?{authority.query()}"

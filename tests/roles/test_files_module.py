@@ -53,7 +53,7 @@ def test_a_rehearsal_names_what_differs_and_writes_nothing(tmp_path: Path) -> No
 def test_what_a_killed_run_left_is_removed_and_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     ensure(tmp_path, "same")
     other = tmp_path / "other"
-    other.write_text("of somebody else")
+    other.write_text("of another program")
     (tmp_path / "same.new").write_text("an address that was taken back")
     (tmp_path / "a.new").write_text("an address of")
     (tmp_path / "b.new").symlink_to(other)
@@ -64,7 +64,7 @@ def test_what_a_killed_run_left_is_removed_and_a_link_in_its_place_is_not_follow
 
     assert {path.name for path in tmp_path.iterdir()} == {"same", "a", "b", "other"}
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == SECRET
-    assert other.read_text() == "of somebody else"
+    assert other.read_text() == "of another program"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What somebody sees on a fresh Debian 12: `make demo`, with a sudo that asks for a password and without systemd."""
+"""What a person sees on a fresh Debian 12: `make demo`, with a sudo that asks for a password and without systemd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def debian() -> Iterator[Machine]:
 @pytest.mark.xdist_group("machines")
 @pytest.mark.timeout(900)
 def test_make_demo_on_a_fresh_machine_says_what_it_needs_and_then_answers_every_request(debian: Machine) -> None:
-    # Given nobody who could type a password
+    # Given no terminal at which a person could type a password
     refused = debian.run("make", "demo")
     # Then it does not wait for one, and says what to do
     assert refused.returncode

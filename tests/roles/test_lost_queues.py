@@ -1,4 +1,4 @@
-"""A static queue that the broker lost: the playbook fails with what to do, and makes it anew where it is told to."""
+"""A static queue that the broker lost: the playbook fails with what to do, or makes it again where that is allowed."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ COPY = "ansible.builtin.copy"
 
 def configured(broker: Broker, **other: int) -> bool:
     """Configure the broker as it is, but for `other`; whether the tool says that the broker has to be restarted."""
-    told = json.loads((broker.directory / "instance.json").read_text()) | other
-    words = [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    options = json.loads((broker.directory / "instance.json").read_text()) | other
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     return bool(json.loads(run_tool("configure", "--dir", str(broker.directory), *words))["changed"])
 
 
 def test_a_configuration_asks_for_a_restart_until_the_broker_has_loaded_it(one_version: str) -> None:
-    # Given a broker, and whoever configured it anew was cut short before the restart
+    # Given a broker, whose configuration was changed by a run that was cut short before the restart
     with Broker(one_version) as broker:
         assert not configured(broker)
         assert configured(broker, memory=700)

@@ -133,7 +133,7 @@ def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run
 
 
 def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied: AppliedPool) -> None:
-    # Given a pool, beside it objects of somebody else whose names are near
+    # Given a pool, beside it objects of another owner with similar names
     applied.run()
     pool, vhost, api = applied.pool, applied.vhost.name, applied.api
     other = f"{pool}2"
@@ -224,7 +224,7 @@ def test_two_instances_of_a_pool_each_in_its_vhost_have_users_of_their_own(appli
         assert one.run()["changed"]
         # When another comes into the same vhost
         refused = other.run()
-        # Then it is refused and told what to do, and nothing has changed
+        # Then it is refused with what to do, and nothing has changed
         assert refused["failed"]
         assert f"{applied.pool}-daemon.alice" in refused["msg"]
         assert "name another vhost" in refused["msg"]
@@ -271,7 +271,7 @@ def test_queues_that_the_broker_lost_are_refused_with_advice_and_made_again_if_a
     api, broker, vhost = losing.api, losing.vhost.broker, losing.vhost.name
     orphan, poison, letters = (f"{losing.pool}-{end}" for end in ("orphan", "poison", "dl"))
     wanted = losing.state()
-    # Given two queues that the broker lost, and a policy that somebody deleted (of a lost queue, that takes 30 s)
+    # Given two queues that the broker lost, and a policy that a person deleted (of a lost queue, that takes 30 s)
     api.delete("policies", vhost, orphan)
     lose(broker, vhost, orphan, poison)
     # Then a run refuses to go on, says what to do, and changes nothing

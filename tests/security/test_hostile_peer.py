@@ -152,7 +152,7 @@ def test_a_worker_stops_nothing_that_it_cannot_take_away(
         names.unanswered_queue,
         names.events_stream,
         names.request_queue("42"),
-        "reply-nobody",
+        "reply-unread",
     ]
     to = st.sampled_from(
         [f"/queues/{quote(queue, safe='')}" for queue in queues] + [f"/exchanges/{names.activity_exchange}/42"]

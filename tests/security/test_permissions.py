@@ -131,7 +131,7 @@ MUST: list[tuple[str, str, Action]] = [
     ("client", "ask with direct reply-to", ask_with_direct_reply_to),
     ("client", "have a reply queue", have_a_reply_queue),
     ("worker", "take requests", consume(request_queue)),
-    ("worker", "reply", publish(default_exchange, "reply-nobody")),
+    ("worker", "reply", publish(default_exchange, "reply-unread")),
     ("worker", "report activity", publish(activity_exchange)),
     ("monitor", "read the events", consume(lambda pool: pool.names.events_stream, {"x-stream-offset": "first"})),
 ]

@@ -163,7 +163,7 @@ def test_no_password_is_found_anywhere_in_a_pools_life_and_planted_ones_are(
         # A refused log-in, of the daemon and of a command
         wrong_password(pool, daemon)
         look(search, pool, daemon)
-        bad = pool.client_uri.replace(pool.users.client, "nobody")
+        bad = pool.client_uri.replace(pool.users.client, "unknown")
         done = osrdyne("call", "--pool", "core", "a", variables={"OSRDYNE_CLIENT_URI": bad})
         commands.write_text(done.err + done.out.decode())
         assert done.code == 2

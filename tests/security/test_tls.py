@@ -156,9 +156,9 @@ async def test_a_strangers_certificate_is_refused(
 
 
 async def test_a_certificate_of_no_user_says_that_there_is_none(strict_broker: TlsBroker, authority: Authority) -> None:
-    query = authority.query(authority.issue("nobody"), auth_mechanism="external")
+    query = authority.query(authority.issue("unknown"), auth_mechanism="external")
 
-    error = await amqp_error(strict_broker.amqps_uri("nobody", None, "%2F", query))
+    error = await amqp_error(strict_broker.amqps_uri("unknown", None, "%2F", query))
 
     assert isinstance(error, AccessRefused)
     assert "user of the certificate's name" in str(error)

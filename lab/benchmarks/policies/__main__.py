@@ -1,6 +1,6 @@
 """`python -m benchmarks.policies`: judge policies that keep worker groups, on made traces and on real flights.
 
-Seeds below 100 are for trials; those from 101 on are held out: nothing of ours was chosen by them. Exit status 0
+Seeds below 100 are for trials; those from 101 on are held out: none of our settings was chosen with them. Exit status 0
 whatever the figures are. Tables go to standard output, progress to standard error.
 """
 
@@ -31,13 +31,15 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=Shape.days)
     parser.add_argument("--flights", action="store_true", help="judge the flights, too")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    asked = parser.parse_args()
-    shape = Shape(keys=asked.keys, days=asked.days)
-    histories = [(f"seed {seed}", make(seed, shape)) for seed in asked.seed or (() if asked.flights else HELD_OUT)]
-    if asked.flights:
+    arguments = parser.parse_args()
+    shape = Shape(keys=arguments.keys, days=arguments.days)
+    histories = [
+        (f"seed {seed}", make(seed, shape)) for seed in arguments.seed or (() if arguments.flights else HELD_OUT)
+    ]
+    if arguments.flights:
         histories.append(("flights", flights()))
     found = {name: _judged(name, calls) for name, calls in histories}
-    if asked.json:
+    if arguments.json:
         print(
             json.dumps({name: {"measures": policy.measures(), "rows": _rows(policy)} for name, policy in found.items()})
         )
@@ -57,8 +59,8 @@ def main() -> int:
 
 
 def _judged(name: str, calls: Calls) -> Judgement:
-    asked = int(calls.requests.sum())
-    print(f"{name}: {asked} calls, {len(calls.key)} stretches, {len(calls.keys)} keys", file=sys.stderr, flush=True)
+    count = int(calls.requests.sum())
+    print(f"{name}: {count} calls, {len(calls.key)} stretches, {len(calls.keys)} keys", file=sys.stderr, flush=True)
     kinds = spes.kinds(calls, calls.since, calls.since + (calls.until - calls.since) // WEEK // 2 * WEEK)
     print(f"{name}: kinds of SPES: {kinds}", file=sys.stderr, flush=True)
     return judge(calls, lambda step: print(f"{name}: {step}", file=sys.stderr, flush=True))

@@ -23,17 +23,17 @@ from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
 UNBIND, STOP = 600.0, 600.0
 #: Weeks that are learnt from, at most; never more than half of a history.
 TRAIN_WEEKS = 4
-#: Budgets of ours, in parts of today's hours.
+#: Budgets of ours, relative to today's hours.
 BUDGETS = (0.12, 0.2, 0.3, 0.45, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0)
 PEERS = ("histogram", "spes")
 
 #: Measure -> its goal: at most this.
 GOALS = {
-    "cold starts, in parts of today's, at today's hours": 0.3,
-    "cold starts, in parts of the histogram's, at its hours": 0.9,
-    "75th percentile of cold-start rates, in parts of today's": 0.5,
-    "75th percentile of cold-start rates, in parts of SPES's": 1.0,
-    "wasted hours, in parts of SPES's, at its cold starts": 1.0,
+    "cold starts, relative to today's, at today's hours": 0.3,
+    "cold starts, relative to the histogram's, at its hours": 0.9,
+    "75th percentile of cold-start rates, relative to today's": 0.5,
+    "75th percentile of cold-start rates, relative to SPES's": 1.0,
+    "wasted hours, relative to SPES's, at its cold starts": 1.0,
     "hours beside what was promised, off by": 0.03,
 }
 
@@ -43,7 +43,7 @@ class Judgement:
     """The held-out weeks of one history."""
 
     outcomes: Mapping[str, ReplayOutcome]
-    #: Of ours by budget: what was promised, in parts of today's hours.
+    #: Of ours by budget: what was promised, relative to today's hours.
     promised: Mapping[float, float]
     #: Hours in which calls run, or come less than a minute apart: all others are wasted.
     busy_hours: float
@@ -81,7 +81,7 @@ def _over(mine: float, theirs: float) -> float:
     return float(mine) / float(theirs) if theirs else (1.0 if not mine else float("inf"))
 
 
-def judge(calls: Calls, told: Callable[[str], None] = lambda _: None) -> Judgement:
+def judge(calls: Calls, progress: Callable[[str], None] = lambda _: None) -> Judgement:
     """Return what each policy does to all weeks after the first TRAIN_WEEKS, or after the first half."""
     weeks_in_all = int((calls.until - calls.since) // WEEK)
     train = min(TRAIN_WEEKS, weeks_in_all // 2)
@@ -89,7 +89,7 @@ def judge(calls: Calls, told: Callable[[str], None] = lambda _: None) -> Judgeme
     weeks: dict[str, list[ReplayOutcome]] = {}
     promised: dict[float, list[tuple[float, float]]] = {}
     busy = 0.0
-    told("hybrid histogram")
+    progress("hybrid histogram")
     kept = hybrid_histogram(calls)
     for number in range(train, weeks_in_all):
         begin, since = calls.since + (number - train) * WEEK, calls.since + number * WEEK
@@ -97,10 +97,10 @@ def judge(calls: Calls, told: Callable[[str], None] = lambda _: None) -> Judgeme
         part = calls.part(since, until)
         weeks.setdefault("today", []).append(replay(part, today, since, until))
         weeks.setdefault("histogram", []).append(replayed(calls, kept, since, until))
-        told(f"week {number + 1}: SPES")
+        progress(f"week {number + 1}: SPES")
         weeks.setdefault("spes", []).append(spes.spes(calls, begin, since, until))
         busy += float(busy_seconds(part, since, until).sum()) / 3600
-        told(f"week {number + 1}: ours")
+        progress(f"week {number + 1}: ours")
         before = replay(calls.part(begin, since), today, begin, since)
         hours, now = float(before.hours.sum()), float(weeks["today"][-1].hours.sum())
         search = DelaySearch(calls, begin, since, FittingPlan())

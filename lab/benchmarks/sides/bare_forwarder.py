@@ -2,7 +2,7 @@
 
 Written by hand on pika with callbacks, so that orphans that arrive together are worked on together. It knows of no key
 that misbehaves, starts nothing, stops nothing and keeps nothing. The one thing that it does for the measurement is to
-tell of each forward, on the exchange on which the daemon tells of its own.
+report each forward, on the exchange on which the daemon reports its own.
 """
 
 from __future__ import annotations

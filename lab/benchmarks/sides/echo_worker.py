@@ -1,4 +1,4 @@
-"""A worker of many keys in one process, on our AMQP layer: it answers with what it got, and tells no events."""
+"""A worker of many keys in one process, on our AMQP layer: it answers with what it got, and sends no events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that does jobs on our library; and what submits them."""
+"""A worker on our library that does jobs, and the client that submits them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def do(run: Run) -> None:
 
 @contextmanager
 def submitting(places: Places) -> Iterator[Callable[[str], object]]:
-    """Make the tables, and give what submits a job of a resource."""
+    """Make the tables, and give a function that submits a job of a resource."""
     engine = engine_for(places.database)
     migrate(engine)
     with Client(places.broker, places.pool) as client, JobClient(engine, [TYPE], client) as jobs:

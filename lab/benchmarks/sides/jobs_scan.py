@@ -13,7 +13,7 @@ from osrdyne_jobs import Redo, RedoSettings, engine_for
 
 
 class TakesAll:
-    """In place of a client of the pool."""
+    """Stands in for a client of the pool: every cast is accepted at once."""
 
     def __init__(self) -> None:
         self.casts = 0
@@ -30,7 +30,7 @@ class TakesAll:
 
 def main() -> None:
     options = json.load(sys.stdin)
-    caster, scans = TakesAll(), []
+    caster, scans_seconds = TakesAll(), []
     # No job is due a second time meanwhile.
     settings = RedoSettings(pause=86_400.0)
     redo = Redo(engine_for(options["database"]), caster, settings, name="bench")
@@ -38,11 +38,11 @@ def main() -> None:
         began = time.perf_counter()
         if redo.scan().casts == 0:
             raise SystemExit(f"only {caster.casts} of {options['due']} jobs were cast")
-        scans.append(time.perf_counter() - began)
+        scans_seconds.append(time.perf_counter() - began)
     # Not getrusage: its maximum begins with that of the process which started this one.
     status = Path("/proc/self/status").read_text()
     memory = int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    print(json.dumps({"memory_mb": memory, "seconds": sum(scans), "longest": max(scans)}))
+    print(json.dumps({"memory_mb": memory, "seconds": sum(scans_seconds), "longest": max(scans_seconds)}))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def make(connection: duckdb.DuckDBPyConnection, out: Path) -> None:
 
 
 def main() -> None:
-    """Read, make the tables, and tell how long it took."""
+    """Read, make the tables, and print how long it took."""
     events, out = sys.argv[1], Path(sys.argv[2])
     import duckdb
 

@@ -23,7 +23,7 @@ POOL = "bench"
 
 
 def main() -> None:
-    """Read, make the tables, and tell how long it took."""
+    """Read, make the tables, and print how long it took."""
     events, out, *memory = sys.argv[1:]
     begun = time.perf_counter()
     spark = session("bench", memory=memory[0] if memory else DEFAULT_MEMORY)

@@ -110,9 +110,17 @@ def events_of(bronze: Iterable[Event]) -> list[Event]:
 
 
 def _order(one: Event) -> tuple[Any, ...]:
-    told = (one.request_id, one.worker_id, one.outcome, one.duration_ms)
+    first = (one.request_id, one.worker_id, one.outcome, one.duration_ms)
     more = (one.caller, one.error, one.detail, one.output, one.log, one.began)
-    return (one.time_ms, one.key, one.event, *map(_known_first, told), one.source, one.offset, *map(_known_first, more))
+    return (
+        one.time_ms,
+        one.key,
+        one.event,
+        *map(_known_first, first),
+        one.source,
+        one.offset,
+        *map(_known_first, more),
+    )
 
 
 def _said(one: Event, kind: int) -> Row:
@@ -135,19 +143,19 @@ def requests_of(events: Iterable[Event]) -> list[Request]:
             signs[event.key].append((event.time_ms, False))
     ready = {key: _Ready(found) for key, found in signs.items()}
     rows = []
-    for (key, request_id), told in by_id.items():
-        if len(told) > 1:
-            told.sort(key=lambda fact: (fact[0], fact[1], _known_first(fact[2]), _known_first(fact[3])))
-        for number, part in enumerate(_split(told), start=1):
+    for (key, request_id), facts in by_id.items():
+        if len(facts) > 1:
+            facts.sort(key=lambda fact: (fact[0], fact[1], _known_first(fact[2]), _known_first(fact[3])))
+        for number, part in enumerate(_split(facts), start=1):
             rows.append(_request(key, request_id, number, part, ready.get(key)))
     return rows
 
 
-def _split(told: list[Row]) -> Iterable[list[Row]]:
+def _split(facts: list[Row]) -> Iterable[list[Row]]:
     """Events of one id, request by request."""
     part: list[Row] = []
     ended = False
-    for event in told:
+    for event in facts:
         begins = event[1] in (0, 2)
         if part and begins and (ended or event[0] - part[-1][0] > DAY_MS):
             yield part
@@ -250,10 +258,10 @@ def _lives(happened: list[Row]) -> Iterable[tuple[int, list[Row]]]:
     """What happened to one key, life by life, each with its beginning."""
     opened: int | None = None
     life: list[Row] = []
-    told = False
+    group_reported = False
     for event in happened:
-        told = told or event[1] in (_CLOSE, _OPEN)
-        if event[1] == _OPEN or (opened is None and not told and event[1] == _RUN and not event[2]):
+        group_reported = group_reported or event[1] in (_CLOSE, _OPEN)
+        if event[1] == _OPEN or (opened is None and not group_reported and event[1] == _RUN and not event[2]):
             if opened is not None:
                 yield opened, life
             opened, life = event[0], []
@@ -264,14 +272,14 @@ def _lives(happened: list[Row]) -> Iterable[tuple[int, list[Row]]]:
 
 def _life(key: str, opened: int, happened: list[Row], history: int) -> Life:
     stopped = min((event[0] for event in happened if event[1] == _CLOSE), default=None)
-    told = [event for event in happened if event[1] == _RUN or stopped is None or event[0] <= stopped]
+    within = [event for event in happened if event[1] == _RUN or stopped is None or event[0] <= stopped]
     end = max(opened, history if stopped is None else stopped)
     busy: dict[date, int] = defaultdict(int)
-    for begin, until in _union((fact[0], fact[3]) for fact in told if fact[1] == _RUN and fact[3] is not None):
+    for begin, until in _union((fact[0], fact[3]) for fact in within if fact[1] == _RUN and fact[3] is not None):
         for day, length in _by_day(begin, until if stopped is None else min(until, stopped)):
             busy[day] += length
-    bound, unbound = (max((fact[0] for fact in told if fact[1] == kind), default=None) for kind in (_BOUND, _UNBOUND))
-    shown, handed = (min((fact[0] for fact in told if fact[1] == kind), default=None) for kind in (_STARTED, _RUN))
+    bound, unbound = (max((fact[0] for fact in within if fact[1] == kind), default=None) for kind in (_BOUND, _UNBOUND))
+    shown, handed = (min((fact[0] for fact in within if fact[1] == kind), default=None) for kind in (_STARTED, _RUN))
     days = _by_day(opened, end) or [(day_of(opened), 0)]
     return Life(
         key,
@@ -280,8 +288,8 @@ def _life(key: str, opened: int, happened: list[Row], history: int) -> Life:
         None if unbound is None or (bound is not None and bound >= unbound) else unbound,
         stopped,
         sum(busy.values()),
-        sum(fact[1] == _RUN for fact in told),
-        len({fact[4] for fact in told} - {None}),
+        sum(fact[1] == _RUN for fact in within),
+        len({fact[4] for fact in within} - {None}),
         [(day, up, busy.get(day, 0)) for day, up in days],
         day_of(opened),
     )

@@ -77,11 +77,11 @@ def worker_hours_of(lives: Iterable[Life]) -> list[Row]:
 
 
 def failures_of(requests: Iterable[Request], events: Iterable[Event]) -> list[Row]:
-    anew: dict[str, list[int]] = defaultdict(list)
+    restarts: dict[str, list[int]] = defaultdict(list)
     stuck: dict[str, list[int]] = defaultdict(list)
     for event in events:
         if event.event in (names.STARTED, names.GROUP_STARTED):
-            anew[event.key].append(event.time_ms)
+            restarts[event.key].append(event.time_ms)
         elif event.event == names.GROUP_STOPPED and (event.outcome or "").startswith("stuck"):
             stuck[event.key].append(event.time_ms)
     causes: dict[tuple[str, str, str], list[Request]] = defaultdict(list)
@@ -89,9 +89,9 @@ def failures_of(requests: Iterable[Request], events: Iterable[Event]) -> list[Ro
         if request.done_ms is not None and request.outcome is not None and request.outcome != "ok":
             length = "short" if len(request.key) <= 16 else "middling" if len(request.key) <= 64 else "long"
             shape = f"{_fingerprint(request.key)} / {_fingerprint(request.request_id)} / {length} key"
-            causes[_fingerprint(request.outcome), _exit(request, anew[request.key], stuck[request.key]), shape].append(
-                request
-            )
+            causes[
+                _fingerprint(request.outcome), _exit(request, restarts[request.key], stuck[request.key]), shape
+            ].append(request)
     return [_cause(cause, found) for cause, found in causes.items()]
 
 
@@ -111,7 +111,7 @@ def _cause(cause: tuple[str, str, str], found: Sequence[Request]) -> Row:
     )
 
 
-def _exit(one: Request, anew: list[int], stuck: list[int]) -> str:
+def _exit(one: Request, restarts: list[int], stuck: list[int]) -> str:
     until = (one.done_ms or 0) + 60_000
     if one.ended_by == names.FINISHED:
         return "answered"
@@ -121,7 +121,7 @@ def _exit(one: Request, anew: list[int], stuck: list[int]) -> str:
         return "gave back"
     if any(one.received_ms < time_ms <= until for time_ms in stuck):
         return "hung"
-    return "crashed" if any(one.received_ms < time_ms <= until for time_ms in anew) else "silent"
+    return "crashed" if any(one.received_ms < time_ms <= until for time_ms in restarts) else "silent"
 
 
 _ENDS = (names.WORKER_ENDED, names.START_FAILED)

@@ -68,25 +68,25 @@ def write(out: Path, name: str, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def main() -> None:
-    """Read, make the tables, and tell how long it took."""
+    """Read, make the tables, and print how long it took."""
     events, out = Path(sys.argv[1]), Path(sys.argv[2])
     begun = time.perf_counter()
     # Nothing here refers to itself, and to look for that among so many tuples takes its time.
     gc.disable()
     bronze = list(read(events))
     write(out, "bronze", [(*row, plain.day_of(row.time_ms)) for row in bronze])
-    told = plain.events_of(bronze)
+    distinct = plain.events_of(bronze)
     del bronze
-    write(out, "silver/events", [(*event, plain.day_of(event.time_ms)) for event in told])
-    asked = plain.requests_of(told)
-    write(out, "silver/requests", asked)
-    lived = plain.lives_of(told, asked)
-    write(out, "silver/lives", lived)
-    write(out, "gold/demand", gold.demand_of(asked))
-    write(out, "gold/cold_starts", gold.cold_starts_of(asked, lived))
-    write(out, "gold/latency", gold.latency_of(asked))
-    write(out, "gold/worker_hours", gold.worker_hours_of(lived))
-    write(out, "gold/key_classes", gold.key_classes_of(asked))
+    write(out, "silver/events", [(*event, plain.day_of(event.time_ms)) for event in distinct])
+    requests = plain.requests_of(distinct)
+    write(out, "silver/requests", requests)
+    lives = plain.lives_of(distinct, requests)
+    write(out, "silver/lives", lives)
+    write(out, "gold/demand", gold.demand_of(requests))
+    write(out, "gold/cold_starts", gold.cold_starts_of(requests, lives))
+    write(out, "gold/latency", gold.latency_of(requests))
+    write(out, "gold/worker_hours", gold.worker_hours_of(lives))
+    write(out, "gold/key_classes", gold.key_classes_of(requests))
     print(json.dumps({"seconds": time.perf_counter() - begun}))
 
 

@@ -1,4 +1,4 @@
-"""How a client side is told what to do, and what all of them send."""
+"""How a client side gets its tasks, and what all of them send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for each commit: which changes the database may see, whoever made them. Pure.
+"""What must hold for each commit: which changes the database may see, whichever program made them. Pure.
 
 Each rule compares the database before and after one commit, and yields a sentence for what is wrong.
 """

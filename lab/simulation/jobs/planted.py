@@ -1,6 +1,6 @@
 """Deliberate mistakes, planted into the product's own code for the length of a run: the checker must see each.
 
-Each is what somebody might write one day. A mistake that no seed notices means that the simulation is blind there.
+Each is one that a developer might make one day. Where no seed notices a mistake, the simulation is blind.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What stands in for `threading`, `time` and `concurrent.futures` in the product's modules: the same, in virtual time.
 
-Only what those modules use is there; whatever else they may use one day is an AttributeError in every seed.
+Only what those modules use is there. Anything else that they begin to use is an AttributeError in every seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def in_virtual_time(scheduler: Scheduler) -> Iterator[None]:
     """Let worker and redo wait and read the time by a scheduler."""
     time = SimpleNamespace(monotonic=scheduler.monotonic, sleep=scheduler.sleep)
     futures = SimpleNamespace(
-        wait=lambda those, timeout=None: wait_for(scheduler, those, timeout),
+        wait=lambda futures, timeout=None: wait_for(scheduler, futures, timeout),
         ThreadPoolExecutor=lambda threads, thread_name_prefix: Executor(scheduler, threads, thread_name_prefix),
     )
     threads = SimpleNamespace(
@@ -128,7 +128,7 @@ class JoinableThread:
 
 
 class Executor:
-    """A `ThreadPoolExecutor`. Each call has a thread of its own; as many as there may be go on at once."""
+    """A `ThreadPoolExecutor`. Each call has a thread of its own; at most `threads` run at once."""
 
     def __init__(self, scheduler: Scheduler, threads: int, name: str) -> None:
         self._scheduler = scheduler
@@ -168,11 +168,11 @@ class Executor:
 def wait_for(scheduler: Scheduler, futures: Iterable[Future], timeout: float | None) -> None:
     """Wait until all futures are done, as `concurrent.futures.wait` does."""
     waiters = _Waiters(scheduler)
-    left = [future for future in futures if not future.done()]
-    for thread in left:
-        thread.add_done_callback(lambda _: waiters.wake_all())
+    pending = [future for future in futures if not future.done()]
+    for future in pending:
+        future.add_done_callback(lambda _: waiters.wake_all())
     until = None if timeout is None else scheduler.now + timeout
-    while any(not thread.done() for thread in left):
+    while any(not future.done() for future in pending):
         remaining = None if until is None else until - scheduler.now
         if remaining is not None and remaining <= 0:
             return

@@ -23,7 +23,7 @@ from simulation.jobs.watch import Watch
 
 #: Virtual seconds since the Unix epoch at which a run begins.
 BEGIN = 1.8e9
-#: Seconds between two looks of the pool for groups that nobody uses.
+#: Seconds between two looks of the pool for groups that are not used.
 _UNUSED_EVERY_SECONDS = 10.0
 #: Seconds after an outage for which leases may still run out because of it: workers wait up to that long.
 _AFTERMATH_SECONDS = 10.0

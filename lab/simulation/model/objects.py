@@ -144,8 +144,8 @@ class Objects:
         self.record(history.DECLARED, by, queue.name)
         queue.sampled()
         self._apply_policy(queue)
-        for told in list(self.on_declared):
-            told(queue.name)
+        for notify in list(self.on_declared):
+            notify(queue.name)
 
     def remove_queue(self, queue: Queue, by: str) -> None:
         """Delete a queue; what it held is gone, and its consumers are cancelled."""

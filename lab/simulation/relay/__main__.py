@@ -51,7 +51,7 @@ def many(first: int, count: int, processes: int) -> int:
             print(f"{len(found)} of {count} seeds, {len(found) / (shown - began):.0f} a second", file=sys.stderr)
     sums = runner.total(found)
     print(
-        f"simulate-relay: seeds={sums.seed} calls={sums.calls} answered={sums.answered} failed_as_told={sums.failed} "
+        f"simulate-relay: seeds={sums.seed} calls={sums.calls} answered={sums.answered} failed={sums.failed} "
         f"callers_died={sums.orphaned} lost={sums.lost} twice={sums.twice} broken={sums.broken}"
     )
     return 1 if any(verdict.findings for verdict in found) else 0

@@ -14,7 +14,7 @@ from simulation.relay.world import SETTINGS, CallResult, Run, World
 
 _TIMES = SETTINGS.timings
 #: Seconds within which a worker hears that its caller is gone: silence, a look, and an operation.
-_TOLD_SECONDS = _TIMES.caller_gone_after + 2 * _TIMES.beat_every + _TIMES.retry_for
+_LEARNT_SECONDS = _TIMES.caller_gone_after + 2 * _TIMES.beat_every + _TIMES.retry_for
 #: Seconds within which a worker that is free takes a request, where pulses arrive.
 _MOMENT_SECONDS = 1.0
 #: Seconds within which a loss of data is noticed.
@@ -144,7 +144,7 @@ def _at_rest(world: World, plan: CallPlan) -> bool:
 
 
 def _check_workers(world: World, verdict: Verdict) -> None:
-    """Find workers that were not told that their work is not wanted."""
+    """Find workers that did not learn that their work is not wanted."""
     for run in world.runs:
         since = _unwanted_since(world, run.number)
         died = [at for at, who in world.deaths if who == run.server and at >= run.began]
@@ -152,8 +152,10 @@ def _check_workers(world: World, verdict: Verdict) -> None:
         if since is None or troubled or run.abandoned is not None:
             continue
         end = run.ended if run.ended is not None else LOAD_SECONDS + REST_SECONDS
-        if end - max(since, run.began) > _TOLD_SECONDS:
-            verdict.broken.append(f"call {run.number} was not wanted from {since:.0f} on, and its worker was not told")
+        if end - max(since, run.began) > _LEARNT_SECONDS:
+            verdict.broken.append(
+                f"call {run.number} was not wanted from {since:.0f} on, and its worker did not learn it"
+            )
 
 
 def _unwanted_since(world: World, number: int) -> float | None:
@@ -177,4 +179,4 @@ def _check_losses(world: World, verdict: Verdict) -> None:
         for run in world.runs:
             over = run.abandoned[0] if run.abandoned else run.ended
             if run.began < at - 1 and over is not None and over > at + _NOTICED_SECONDS:
-                verdict.broken.append(f"the worker of call {run.number} was not told of the loss at {at:.0f}")
+                verdict.broken.append(f"the worker of call {run.number} did not learn of the loss at {at:.0f}")

@@ -106,12 +106,12 @@ async def _serve(world: World, name: str, relay: Relay, request: Collected) -> N
     world.runs.append(run)
     world.note(f"{name}: call {number} runs")
     plan = next((call for call in world.scenario.calls if call.number == number), None)
-    told = asyncio.create_task(request.wait_abandoned())
+    abandoned = asyncio.create_task(request.wait_abandoned())
     try:
         works = asyncio.create_task(asyncio.sleep(plan.takes if plan else 0.0))
-        await asyncio.wait([works, told], return_when=asyncio.FIRST_COMPLETED)
-        if told.done():
-            run.abandoned = (world.now(), type(told.result()).__name__)
+        await asyncio.wait([works, abandoned], return_when=asyncio.FIRST_COMPLETED)
+        if abandoned.done():
+            run.abandoned = (world.now(), type(abandoned.result()).__name__)
             world.note(f"{name}: call {number} is abandoned, {run.abandoned[1]}")
         if plan is not None and plan.stubborn:
             await works
@@ -123,7 +123,7 @@ async def _serve(world: World, name: str, relay: Relay, request: Collected) -> N
             else:
                 await relay.apply_response(request.id, Answer(b"answer %d" % number))
     finally:
-        told.cancel()
+        abandoned.cancel()
 
 
 async def _make(world: World, process: Process, plan: CallPlan) -> None:

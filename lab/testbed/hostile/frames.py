@@ -120,7 +120,7 @@ BROKEN_TABLES = st.one_of(
 
 _TEXTS = (NAMES.map(lambda name: name.encode()) | st.binary(max_size=255)).map(short)
 _BYTE = st.binary(min_size=1, max_size=1)
-#: Mostly what a broker takes: it closes the channel of whoever sends another lifetime.
+#: Mostly what a broker takes: it closes the channel of a client that sends another lifetime.
 _LIFETIMES = st.sampled_from([b"0", b"1", b"60000", b"600000", b"4294967295"] * 3 + [b"-1", b"1e3", b"9" * 255]).map(
     short
 )

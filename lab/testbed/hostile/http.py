@@ -70,7 +70,7 @@ _VALUES = st.recursive(
 )
 
 
-#: The last header of whoever waits for the answer, and sends nothing more.
+#: The last header of a client that waits for the answer and sends nothing more.
 WAITS = ("Connection", "close")
 
 

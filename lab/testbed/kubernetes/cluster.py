@@ -34,7 +34,7 @@ MODULES = ("kubernetes", "etcd", "coredns")
 
 
 class ClusterFailed(RuntimeError):
-    """The cluster did not do what it was told; the text says why."""
+    """The cluster did not do what it should; the text says why."""
 
 
 class Cluster(StartedEngine):
@@ -86,11 +86,11 @@ class Cluster(StartedEngine):
                 start_new_session=True,
             )
         assert self._keeper.stdout
-        said = self._keeper.stdout
-        until(lambda: _readable(said) or self._engine_answers(), within=600, every=0.1, what="the container engine")
-        if not _readable(said):
+        output = self._keeper.stdout
+        until(lambda: _readable(output) or self._engine_answers(), within=600, every=0.1, what="the container engine")
+        if not _readable(output):
             self._load_first_images(base)
-        line = said.readline()
+        line = output.readline()
         found = json.loads(line or json.dumps({"error": (self.directory / "keeper.log").read_text()}))
         if "error" in found:
             raise ClusterFailed(f"no Kubernetes cluster could be started: {found['error']}")
@@ -106,7 +106,7 @@ class Cluster(StartedEngine):
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
-        """Output of `kubectl ARGUMENTS`, as the administrator or whom a kubeconfig names. Raises ClusterFailed."""
+        """Output of `kubectl ARGUMENTS`, as the administrator or the user of a kubeconfig. Raises ClusterFailed."""
         done = subprocess.run(
             self._kubectl(kubeconfig or self.kubeconfig, *arguments),
             check=False,

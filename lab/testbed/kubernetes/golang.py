@@ -47,8 +47,8 @@ def go(folder: Path) -> str:
 
 def version(program: str) -> tuple[int, ...]:
     """The version that a `go` says it has; () when it says none."""
-    said = subprocess.run([program, "version"], check=False, capture_output=True, text=True, env=environment()).stdout
-    found = re.search(r"\bgo(\d+(?:\.\d+)+)", said)
+    output = subprocess.run([program, "version"], check=False, capture_output=True, text=True, env=environment()).stdout
+    found = re.search(r"\bgo(\d+(?:\.\d+)+)", output)
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 

@@ -86,7 +86,7 @@ class Layout:
 
     def save(self) -> None:
         facts = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        # Whoever waits for the cluster reads it as soon as it is there.
+        # A process that waits for the cluster reads it as soon as it is there.
         part = self.directory / "layout.json.part"
         part.write_text(json.dumps(facts))
         part.rename(self.directory / "layout.json")

@@ -1,8 +1,8 @@
 """All parts of a cluster, as the first process of namespaces made for it: `python -m ... .node DIRECTORY`.
 
 The keeper (keeper.py) starts it. It arranges mounts and network for itself, starts everything, says so in one line of
-JSON, and then starts add-ons for whoever asks at the socket. When its standard input ends, it does, and the kernel
-ends all that is left in the namespaces: containers, mounts, wires and packet filter rules.
+JSON, and then starts an add-on for each process that asks at the socket. When its standard input ends, it ends, and the
+kernel ends all that is left in the namespaces: containers, mounts, wires and packet filter rules.
 """
 
 from __future__ import annotations

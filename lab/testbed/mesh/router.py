@@ -5,7 +5,7 @@ its address has a receiver anywhere, whatever that one's own credit is: so up to
 router. What the receiver says of a message is said to its sender. A message to all receivers is settled when each of
 them has settled it. Other routers know a receiver KNOWN_AFTER seconds after it has come or gone.
 
-Routers tell each other what they know as messages on links to `$mesh`. A link between routers is for one destination
+Routers send each other what they know as messages on links to `$mesh`. A link between routers is for one destination
 and one address, `$to/{router}/{address}`.
 """
 
@@ -148,8 +148,8 @@ class Router:
                 connection.say(state)
         self._own_state()
 
-    def heard(self, said: Mapping[str, Any], connection: Connection) -> None:
-        state = RouterState(said["router"], said["number"], frozenset(said["neighbours"]), frozenset(said["addresses"]))
+    def heard(self, news: Mapping[str, Any], connection: Connection) -> None:
+        state = RouterState(news["router"], news["number"], frozenset(news["neighbours"]), frozenset(news["addresses"]))
         known = self.states.get(state.router)
         if state.router == self.name or (known is not None and known.number >= state.number):
             return

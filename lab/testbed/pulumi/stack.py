@@ -44,7 +44,7 @@ class Project:
 
     directory: Path
     passphrase: str = field(repr=False)
-    #: The stack that is meant.
+    #: The stack on which commands work.
     stack: str = "dev"
     #: The secrets of its configuration.
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
@@ -58,7 +58,7 @@ class Project:
         (self.directory / "home").mkdir()
 
     def take(self, tree: Path, python: Path) -> None:
-        """Have the program of a checkout from now on, run by its own Python. Configuration and state stay."""
+        """Use the program of a checkout from now on, run by its own Python. Configuration and state stay."""
         self.python = python
         shutil.copy(tree / "Pulumi.yaml", self.directory)
         for former in (part for part in self.stacks.parent.iterdir() if part.is_symlink()):
@@ -73,7 +73,7 @@ class Project:
         return self.directory / "infra/stacks"
 
     def environment(self) -> dict[str, str]:
-        """Variables under which `pulumi` works on this project; nothing of who runs the tests is in them."""
+        """Variables under which `pulumi` works on this project; of the tests' own environment they have PATH alone."""
         path = [*map(str, programs()), str(self.python), os.environ["PATH"]]
         return {
             "PATH": os.pathsep.join(path),
@@ -82,7 +82,7 @@ class Project:
             "PULUMI_BACKEND_URL": f"file://{self.directory}/state?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": self.passphrase,
             "PULUMI_SKIP_UPDATE_CHECK": "1",
-            # What `enable_patch_force` is for newer providers.
+            # The same as `enable_patch_force` of newer providers.
             **({} if released() else {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}),
         }
 
@@ -129,7 +129,7 @@ class Project:
     def exposed(self) -> list[str]:
         """Return which secrets the exported state has in the clear: settings, and passwords that the stack made.
 
-        Raises AssertionError where it has one nowhere, so that nothing could be found.
+        Raises AssertionError where the export with all secrets shown lacks one: then this could find nothing.
         """
         export = ("stack", "export", "--stack", self.stack)
         hidden, clear = (self.must(*export, *more).out for more in ((), ("--show-secrets",)))
@@ -149,8 +149,8 @@ class Project:
 
 
 def _holds(exported: str, secret: str) -> bool:
-    """Return whether an exported state has a secret as it is, as a Secret of a cluster has it, or in JSON in JSON."""
-    # `pulumi config set` keeps no line's end after it.
+    """Return whether an exported state has a secret: as it is, in base64 as in a Secret, or as JSON within JSON."""
+    # `pulumi config set` removes a line break at the end.
     text = secret.rstrip("\n")
     once = json.dumps(text)[1:-1]
     forms = (once, json.dumps(once)[1:-1], base64.b64encode(text.encode()).decode())

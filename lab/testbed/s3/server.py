@@ -42,7 +42,7 @@ class S3Server(StartedEngine):
     """`with S3Server() as server:` starts one and leaves nothing behind."""
 
     def __init__(self, certificate: Certificate | None = None, *, read_only: bool = False) -> None:
-        """With a certificate it speaks TLS. One that is read-only lets nobody write."""
+        """With a certificate it speaks TLS. One that is read-only refuses all writes."""
         self._read_only = read_only
         self._ports = PortBlock()
         self._certificate = certificate

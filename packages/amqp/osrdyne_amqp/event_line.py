@@ -201,13 +201,13 @@ class EventLine:
 
     def _interruption(self, lost: int) -> _OutgoingMessage:
         """Return the event `interrupted`, which no reader counts as activity."""
-        told = events.headers(
+        fields = events.headers(
             events.INTERRUPTED,
             now_ms=events.wall_ms(),
             worker_id=self._sender,
             lost_events=lost - self._reported_lost,
         )
-        return _OutgoingMessage(self._key, EventMessage(told, b"", 1))
+        return _OutgoingMessage(self._key, EventMessage(fields, b"", 1))
 
     def _confirmed(self, confirmed: asyncio.Future[None]) -> None:
         """Forget a message that the broker settled. What the end of the channel settled is sent again."""

@@ -41,10 +41,10 @@ class Mark:
     @classmethod
     def of(cls, message: StreamMessage) -> Mark:
         """Return the mark of a message: its key, event id and time, and the events of a batch."""
-        told = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
+        parts = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
         if names.text(message.headers.get(names.X_EVENT)) == BATCH:
-            told.append(hashlib.sha256(message.body).hexdigest())
-        return cls(message.offset, hashlib.sha256(repr([str(part) for part in told]).encode()).hexdigest()[:32])
+            parts.append(hashlib.sha256(message.body).hexdigest())
+        return cls(message.offset, hashlib.sha256(repr([str(part) for part in parts]).encode()).hexdigest()[:32])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Batch:
 
     name: str
     stream: str = ""
-    #: Counts from 1 how often the stream was made anew.
+    #: Counts from 1: by one more each time the stream was deleted and made again.
     generation: int = 1
     start: int = 0
     end: int = 0

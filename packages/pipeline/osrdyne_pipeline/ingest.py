@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 log = log_lines.logger(__name__)
 
-#: Events of a stream that are committed at once: what a killed job does again at most.
+#: Events of a stream that are committed at once. A job that is killed repeats at most so many.
 BATCH_EVENTS = 1_000_000
-#: Bytes of files that are committed at once, a file at least.
+#: Bytes of files that are committed at once. A larger file is committed alone.
 BATCH_BYTES = 512_000_000
 #: Seconds between two looks for new events when following.
 EVERY_SECONDS = 10.0
@@ -75,12 +75,12 @@ class IngestRules:
     allowance_ms: int = ALLOWANCE_MS
     #: Most events of a stream in a batch.
     batch_events: int = BATCH_EVENTS
-    #: The stream was made anew: read it from its first event, beside what was read of the old one.
+    #: The stream was deleted and made again: read it from its first event, and keep what was read of the old one.
     new_stream: bool = False
 
 
 def _nothing(_so_far: IngestProgress) -> None:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
 
 def ingest_stream(
@@ -156,7 +156,7 @@ class _StreamJob:
             start = self._next = end
 
     def _held(self) -> stream.Bounds | None:
-        """What the stream holds. Raises where it is not the one that was read, or has lost what was not."""
+        """Return what the stream holds. Raises where it is another stream, or where unread events are gone."""
         uri = address.read(self._uri_file)
         held = stream.bounds(uri, self._stream)
         if held is None or self._next is None:
@@ -179,8 +179,8 @@ class _StreamJob:
 
     def _changed(self, why: str) -> str:
         return (
-            f"the stream {self._stream} was made anew since it was read ({why}): to take it in beside what was "
-            "read of the old one, say so (new stream); else use a lake of its own"
+            f"the stream {self._stream} was deleted and made again since it was read ({why}): to add its "
+            "events to those of the old one, say so (new stream); else use a lake of its own"
         )
 
     def _commit(self, start: int, end: int) -> tuple[Batch, dict[str, int]]:
@@ -232,7 +232,7 @@ def ingest_files(
         for group in _groups(new):
             digests = tuple(file.digest for file in group)
             batch = Batch(name=f"files-{batches.name_of(digests)}", files=digests)
-            with _here(group) as options:
+            with _local_files(group) as options:
                 _count(so_far, *_write(engine, lake, options, batch, rules))
             so_far.done += sum(file.size for file in group)
             progress(so_far)
@@ -253,8 +253,8 @@ def _found(paths: Sequence[str], engine: Engine) -> Iterator[EventFile]:
 
 
 @contextmanager
-def _here(group: Sequence[EventFile]) -> Iterator[dict[str, str]]:
-    """Give options that name files of this machine: those of an object store are fetched meanwhile."""
+def _local_files(group: Sequence[EventFile]) -> Iterator[dict[str, str]]:
+    """Give options that name files of this machine; copies of those in an object store are there within the block."""
     stored = [file for file in group if places.store(file.name) is not None]
     paths = [file.name for file in group if file not in stored]
     if not stored:

@@ -1,4 +1,4 @@
-"""What is an event of ours, and what is not and why: RAW in, rows with a verdict out. Pure, and for each engine."""
+"""Which rows are events of ours, and why others are not: RAW in, rows with a verdict out. Pure, and for each engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REASONS = {
     "gap": "Retention removed these events before they were read.",
     "unreadable_offset": "The message at this offset of the stream cannot be received.",
     "truncated_file": "The file ends too early or is damaged; what comes after this row is lost.",
-    "unreadable": "The line or file could not be taken apart.",
+    "unreadable": "The line or file could not be parsed.",
     "invalid_key": "The key is missing, is not UTF-8, is longer than 255 bytes or holds NUL.",
     "no_event": "The message does not say which event it is.",
     "unknown_event": "The protocol has no such event.",
@@ -39,7 +39,7 @@ REASONS = {
 
 
 def judging(now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> str:
-    """Return the query that judges the rows of `{raw}`, in words that Spark and DuckDB both understand.
+    """Return the query that judges the rows of `{raw}`, in SQL that Spark and DuckDB both understand.
 
     It gives rows of RAW with their `reason`, null for a good event, and what BRONZE has beyond them. `now_ms` is when
     the rows were read, in milliseconds since the epoch. The `day` of a reject is null.

@@ -190,7 +190,7 @@ class Lake:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Write a file in one step: whoever reads it has the old text or the new one."""
+    """Write a file in one step: a reader sees the old text or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:

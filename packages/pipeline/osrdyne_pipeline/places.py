@@ -1,7 +1,7 @@
 """Where a lake and files may be: folders of a file system, and for a lake also S3-compatible object stores. Pure.
 
 A path means itself. An address such as `gs://bucket/lake` would name a folder of that name here, so it is
-refused. Spark would take brackets and stars for a pattern, unless it is told that a path is `LITERAL`.
+refused. Spark takes brackets and stars for a pattern; the option `LITERAL` keeps it from that.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ def _table(*columns: str | pa.Field) -> pa.Schema:
     return pa.schema(fields)
 
 
-#: One row a message as a source gives it: a stream's message or a file's row, taken apart, not judged.
+#: One row a message as a source gives it: a stream's message or a file's row, parsed, not judged.
 #: `source` is the stream's or the file's name, `offset` the stream's offset or the number of the row in its file.
 #: `caller` is the user of a request that the broker checked, `error` the class of a handler's error. Of the end of a
 #: worker are `detail` (why), `output` (last lines), `log` (where it is) and `began` (whether it had said `started`).
-#: Where a message could not be taken apart, `problem` says why, and `raw` holds what was there, cut off.
+#: Where a message could not be parsed, `problem` says why, and `raw` holds what was there, cut off.
 RAW = _table(
     "source text!, offset long!, key text, event text, event_id text, time_ms long, worker_id text",
     "request_id text, outcome text, duration_ms long",
@@ -43,7 +43,7 @@ RAW = _table(
 )
 
 #: Bronze, one row an event as it came, duplicates included; partitioned by `day`, the day of `time_ms`.
-#: An event without an id (a worker of somebody else's) has `source:offset` for one.
+#: An event without an id (of a worker that is not ours) has `source:offset` for one.
 BRONZE = _table(
     "source text!, offset long!, key text!, event text!, event_id text!, time_ms long!, worker_id text",
     "request_id text, outcome text, duration_ms long",
@@ -68,7 +68,7 @@ EVENTS = BRONZE
 #: - queue: from then until the last `request-received`
 #: - run: from then to the end
 #: The wait of a warm request in its queue is not in this table: its first sign is `request-received`.
-#: What has not happened ends its row: a request that nobody finished has no `done_ms`, and no parts.
+#: What has not happened ends its row: a request that no worker finished has no `done_ms`, and no parts.
 REQUESTS = _table(
     "key text!, request_id text!, number int!, cold bool!, seen_ms long!",
     #: The first hand-out to a worker. The last, whose run counts, was at `done_ms - run_ms`.
@@ -86,7 +86,7 @@ REQUESTS = _table(
 )
 
 #: Silver, one row a life of a worker group: from `group-started` to `group-stopped`; `stopped_ms` is null while it
-#: runs. Where no stop is told of (a crash), it ends at the key's next `group-started` or `queue-deleted`. One that
+#: runs. Where no stop is reported (a crash), it ends at the key's next `group-started` or `queue-deleted`. One that
 #: began before the history begins with its first warm request. `ready_ms` is the first `started` of a worker in it,
 #: else its first hand-out. `unbound_ms` is when the key was unbound for the last time, null where it was bound again
 #: since. `busy_ms` is the time in which at least one request that was handed out in it ran.

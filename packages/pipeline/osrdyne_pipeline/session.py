@@ -7,7 +7,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-#: Of the driver's heap, where nobody has said anything: what bounds memory in local mode.
+#: The driver's heap, unless an option says otherwise: it bounds memory in local mode.
 DEFAULT_MEMORY = "2g"
 
 
@@ -15,12 +15,12 @@ def session(name: str, *, master: str | None = None, memory: str = DEFAULT_MEMOR
     """Return the session; within spark-submit, the one that it configured.
 
     `master` is a Spark master address, `local[*]` where neither it nor spark-submit names one. Workers run the Python
-    that runs this. Shuffles have as few parts as adaptive execution finds good; times are in UTC.
+    that runs this. Adaptive execution chooses how few parts a shuffle has; times are in UTC.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if "SPARK_ENV_LOADED" not in os.environ and (master or "local").startswith("local"):
-        # Nobody else need reach what runs on this machine alone.
+        # What runs on this machine alone need not be reached from others.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if master is not None or "SPARK_ENV_LOADED" not in os.environ:
         builder = builder.master(master or "local[*]")

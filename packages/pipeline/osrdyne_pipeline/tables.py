@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from osrdyne_pipeline.store.opening import AnyLake
 
-#: Told before each table: its name, the how manieth it is, and of how many.
+#: Called before each table: with its name, its number from 1, and how many there are.
 Progress = Callable[[str, int, int], None]
 
 
 def build(engine: SparkSession | SmallEngine, lake: AnyLake, progress: Progress) -> None:
-    """Make every table after bronze anew. Raises LakeError where the lake cannot be read or written."""
+    """Make every table after bronze again. Raises LakeError where the lake cannot be read or written."""
     if isinstance(engine, SmallEngine):
         small.build(engine, lake, progress)
     else:

@@ -135,9 +135,9 @@ class ActivityEvents:
         now = self._loop.time()
         running = [work for work in in_hand if work.outcome is None]
         for work in running:
-            if now - work.last_told >= self._interval:
-                work.last_told = now
+            if now - work.last_reported >= self._interval:
+                work.last_reported = now
                 self.tell(events.ALIVE, request_id=work.request.correlation_id)
         if running:
-            next_time = min(work.last_told for work in running) + self._interval
+            next_time = min(work.last_reported for work in running) + self._interval
             self._timer = self._loop.call_at(next_time, self._tell_alive, in_hand)

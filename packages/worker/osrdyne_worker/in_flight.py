@@ -19,7 +19,7 @@ class InFlight:
     delivered: float
     started: float
     #: When an event last reported it; at first its start.
-    last_told: float
+    last_reported: float
     withdraw: Withdraw | None = None
     outcome: Outcome | None = None
     finished: float = 0.0

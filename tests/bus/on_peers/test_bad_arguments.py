@@ -61,9 +61,9 @@ async def test_bad_calls_take_no_slot_and_no_link_and_send_nothing(open_bus: Ope
             for ask in (client.call, client.cast, client.fanout):
                 with pytest.raises(kind):
                     await ask(**{"target": MAPS, "method": "echo", "body": b"bad", **given})
-            told = {"event_type" if name == "method" else name: value for name, value in given.items()}
+            named = {"event_type" if name == "method" else name: value for name, value in given.items()}
             with pytest.raises(kind):
-                await client.notify(**{"target": MAPS, "event_type": "e", "body": b"bad", **told})
+                await client.notify(**{"target": MAPS, "event_type": "e", "body": b"bad", **named})
             assert (bus.calls, bus.senders) == (0, 0), given
         for body in (b"x", bytearray(b"x"), memoryview(b"x")):
             for timeout in (math.inf, 10**400, 60):

@@ -125,7 +125,7 @@ async def near(open_bus: OpenBus) -> AsyncIterator[AsyncBus]:
 
 @pytest.fixture
 async def far(open_bus: OpenBus, vhost: Vhost) -> AsyncIterator[AsyncBus]:
-    """The bus of what is called. There is a queue for replies that nobody reads."""
+    """The bus that serves the calls. There is a queue for replies that is never read."""
     vhost.broker.management.put("queues", vhost.name, "kept", body={"durable": True})
     bus = await open_bus()
     yield bus

@@ -70,7 +70,7 @@ async def test_a_message_that_was_settled_without_an_outcome_is_not_taken_for_de
         await made.close()
 
 
-async def test_a_message_that_was_modified_is_told_apart_from_one_that_was_released() -> None:
+async def test_a_message_that_was_modified_differs_from_one_that_was_released() -> None:
     class ModifyingPeer(ScriptedPeer):
         def took(self, delivery: Any) -> None:
             delivery.update(Delivery.MODIFIED)

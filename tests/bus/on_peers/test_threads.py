@@ -57,9 +57,9 @@ def test_threads_call_cast_fan_out_and_notify_over_one_connection(bus: Bus) -> N
             assert list(answers) == bodies
         client.cast(N, "note", b"cast", timeout=PATIENCE_SECONDS)
         client.fanout(MAPS, "note", b"fanout", timeout=PATIENCE_SECONDS)
-        client.notify(MAPS, "event", b"told", timeout=PATIENCE_SECONDS)
+        client.notify(MAPS, "event", b"notify", timeout=PATIENCE_SECONDS)
         until(lambda: len(noted) == 3)
-    assert sorted(noted) == [b"cast", b"fanout", b"told"]
+    assert sorted(noted) == [b"cast", b"fanout", b"notify"]
     assert bus.asynchronous.connections == 1
 
 

@@ -62,7 +62,7 @@ class Subject(ABC):
 
     @abstractmethod
     def driver(self, *, pool: str | None = None, instance: str = "one", template: str = "a") -> Driver:
-        """Opens the driver as a daemon would; the pool is `self.pool` unless told otherwise.
+        """Opens the driver as a daemon would; the pool is `self.pool` unless one is given.
 
         Calls with equal arguments are daemons that follow each other.
         """
@@ -85,7 +85,7 @@ class OwningSubject(Subject):
 
     @abstractmethod
     async def workers(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[str]:
-        """Returns what tells each worker process of a key from every other that there ever was."""
+        """Returns an identity for each worker process of a key, which no other process ever had."""
 
     @abstractmethod
     async def kill(self, key: str) -> None:

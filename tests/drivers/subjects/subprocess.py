@@ -57,7 +57,7 @@ class SubprocessSubject(OwningSubject):
         return record.parent / "logs" / f"{record.stem}.log"
 
     def process(self, key: str, *, pool: str | None = None, instance: str = "one") -> psutil.Process:
-        """Returns the process that a key's record tells of."""
+        """Returns the process that a key's record names."""
         return psutil.Process(json.loads(self.record(key, pool=pool, instance=instance).read_bytes())["pid"])
 
     async def environments(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[dict[str, str]]:
@@ -97,7 +97,7 @@ class SubprocessSubject(OwningSubject):
         psutil.wait_procs(left, timeout=10)
 
     def running(self) -> list[psutil.Process]:
-        """Returns all whose output goes to a log here, so that even a worker that no record tells of is found."""
+        """Returns all whose output goes to a log here, so that even a worker without a record is found."""
         outputs = {pid: Path(f"/proc/{pid}/fd/1") for pid in psutil.pids()}
         found, pipes = [], set()
         for pid, output in outputs.items():

@@ -103,7 +103,7 @@ def test_a_change_is_kept_before_its_file_is_written(
 
 def test_a_change_of_which_no_file_was_written_is_not_kept(lake: Lake, tmp_path: Path) -> None:
     one, two = edit(tmp_path, "one"), edit(tmp_path, "two")
-    (tmp_path / "one").write_text("by somebody else")
+    (tmp_path / "one").write_text("by another program")
     with pytest.raises(NotChanged, match="has changed meanwhile"):
         loop.apply(lake, [], CHANGE, [one, two])
     assert changes.read(lake) == ()
@@ -140,7 +140,7 @@ def test_of_many_changes_of_a_file_at_once_one_is_written(tmp_path: Path) -> Non
     assert written == [(tmp_path / "one").read_text()]
 
 
-def test_settings_that_a_person_changed_since_are_told_from_those_of_the_change() -> None:
+def test_settings_that_a_person_changed_since_differ_from_those_of_the_change() -> None:
     assert changes.same(AFTER, replace(AFTER, delivery_limit=9))
     assert not changes.same(AFTER, replace(AFTER, stop_delay=16.0))
     assert [note[-21:] for note in text.notes(CHANGE, Review(BROKEN, 3, back=True), by_hand=True)] == [

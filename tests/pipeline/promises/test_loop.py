@@ -55,7 +55,7 @@ class Lake:
 
 
 @pytest.mark.full
-def test_a_change_is_kept_and_one_that_nobody_keeps_is_taken_back(tmp_path: Path) -> None:
+def test_a_change_is_kept_and_one_that_breaks_its_promise_is_taken_back(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.days(DAYS, lake.settings, 1)
     first = lake.recommend("--apply", "--from", lake.now)
@@ -75,9 +75,9 @@ def test_a_change_is_kept_and_one_that_nobody_keeps_is_taken_back(tmp_path: Path
     cold = review["total"]["cold"]
     assert abs(cold["came"] / cold["expected"] - 1) < 0.15
     assert cold["came"] < cold["before"]
-    # When somebody has the daemon let go of each group after a minute
+    # When a person lets the daemon unbind each group after a minute
     lake.days(AFTER, PoolSettings("core", unbind_delay=60.0, stop_delay=15.0), 3)
-    # And who wrote that into the file is not overruled
+    # And the person who wrote that into the file is not overruled
     ours = lake.file.read_text()
     lake.file.write_text(to_toml({"pool": plain(PoolSettings("core", unbind_delay=60.0, stop_delay=15.0))}))
     by_hand = lake.recommend()

@@ -69,7 +69,7 @@ def test_ten_times_the_calls_break_no_promise() -> None:
     assert found.verdict == KEPT
 
 
-def test_other_calls_that_bring_more_cold_starts_break_no_promise_and_are_told() -> None:
+def test_other_calls_that_bring_more_cold_starts_break_no_promise_and_are_reported() -> None:
     # Given calls with which the settings bring 0.9 of the cold starts of before, and not half
     found = review(PROMISE, days(replayed(200, 200), replayed(180, 180), 185, 180), ReplayCorrection())
     assert found.verdict == KEPT
@@ -83,7 +83,7 @@ def test_other_calls_with_which_the_settings_before_do_better_are_a_reason_to_go
     assert (found.verdict, found.worse_than_before, found.back) == (KEPT, True, True)
 
 
-def test_settings_that_nobody_deployed_are_told_apart_from_a_broken_promise() -> None:
+def test_settings_that_were_never_deployed_differ_from_a_broken_promise() -> None:
     found = review(PROMISE, replace(AS_PROMISED, cold=np.array([200, 200])), ReplayCorrection())
     assert (found.verdict, found.back, found.back_keys) == (NOT_MADE, False, ())
 
@@ -111,7 +111,7 @@ def test_what_was_usual_before_is_expected_after() -> None:
     assert review(PROMISE, replace(two, hours=np.array([60.0, 60.0])), ReplayCorrection(2.0, 72.0)).verdict == BROKEN
 
 
-def test_where_no_event_tells_of_groups_cold_starts_alone_are_compared() -> None:
+def test_where_no_event_reports_groups_cold_starts_alone_are_compared() -> None:
     found = review(PROMISE, replace(AS_PROMISED, hours=None), ReplayCorrection())
     assert found.verdict == KEPT
     assert (

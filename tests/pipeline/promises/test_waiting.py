@@ -54,7 +54,7 @@ def test_the_wait_doubles_each_time_and_ends() -> None:
         needed.append(waits(history, MONDAY + (day + 3) * DAY)[-1].needed)
         day += 40
     assert needed == [3, 6, 12, 24, 28]
-    # A change that kept its promise begins anew
+    # A change that kept its promise begins a new count
     history += [change(day), change(day + 30), back(day + 33)]
     assert waits(history, MONDAY + (day + 33) * DAY)[-1].needed == 3
 

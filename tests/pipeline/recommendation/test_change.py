@@ -201,7 +201,7 @@ def test_the_projects_own_files_take_a_change_that_touches_no_other_line(tmp_pat
 @pytest.mark.parametrize(
     "text, problem",
     [
-        (STACK.replace("name: core", "name: nobody"), "its pools: other, nobody"),
+        (STACK.replace("name: core", "name: third"), "its pools: other, third"),
         (STACK.replace("name: other", "name: core"), "2 pools"),
         (STACK.replace("delivery_limit: 3", "delivery_limit: &three 3"), "anchors"),
         ("config:\n  osrdyne:pools: [{name: core, unbind_delay: 5}]\n", "braces"),

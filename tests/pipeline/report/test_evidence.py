@@ -36,7 +36,7 @@ FOUND = RecommendationEvidence(
     cold=Ratio(0.285, 0.25, 0.32),
     rate=Ratio(0.4, 0.3, 0.5),
     hours=Ratio(0.99, 0.97, 1.01),
-    targets=(EvidenceTarget("75th percentile in parts of today's", 0.5, 0.375, True),),
+    targets=(EvidenceTarget("75th percentile relative to today's", 0.5, 0.375, True),),
 )
 FULL = Recommendation(
     pool="core",
@@ -108,7 +108,7 @@ def test_classes_that_have_fewer_hours_and_more_cold_starts_are_shown_with_the_g
         (11.6, 15.2, "room for 16 busy workers on", "with 12 workers busy at once."),
     ],
 )
-def test_capacity_is_told_in_whole_workers_and_little_work_in_time(
+def test_capacity_is_shown_in_whole_workers_and_little_work_in_time(
     workers: float, high: float, room: str, busy: str
 ) -> None:
     hour = content.HourForecast("rare", 8, 3.0, 5.0, workers, high)

@@ -42,9 +42,9 @@ def _least(field: pa.Field) -> Any:
 
 
 def gathered(ask: facts.Ask) -> ReportContent:
-    told: list[tuple[str, int, int]] = []
-    found = facts.gather("core", ask, now_ms=YEAR + 30 * DAY_MS, progress=lambda *part: told.append(part))
-    assert told == [(name, number, 5) for number, name in enumerate(facts.PARTS, 1)]
+    calls: list[tuple[str, int, int]] = []
+    found = facts.gather("core", ask, now_ms=YEAR + 30 * DAY_MS, progress=lambda *part: calls.append(part))
+    assert calls == [(name, number, 5) for number, name in enumerate(facts.PARTS, 1)]
     return found
 
 
@@ -140,8 +140,8 @@ def test_four_thousand_keys_make_a_page_no_larger_than_a_few_do(
 
 def starts(key: str, started: int, failed: int, since: int, good_ms: int | None, day: int = 0) -> dict[str, Any]:
     failed_ms = YEAR + day * DAY_MS + HOUR_MS if failed else None
-    told = {"started": started, "failed": failed, "failed_since": since, "good_ms": good_ms, "failed_ms": failed_ms}
-    return {"key": key, **told, "day": date(2013, 1, 1 + day)}
+    counts = {"started": started, "failed": failed, "failed_since": since, "good_ms": good_ms, "failed_ms": failed_ms}
+    return {"key": key, **counts, "day": date(2013, 1, 1 + day)}
 
 
 def ended(key: str, times: int, *, began: bool | None = False, day: int = 0, **said: Any) -> dict[str, Any]:
@@ -240,10 +240,10 @@ def test_the_last_whole_days_are_compared_with_as_many_before(tables: Callable[.
         return
     assert found is not None
     now, before = range(days - 1 - size, days - 1), range(days - 1 - 2 * size, days - 1 - size)
-    told = {row.name: (row.before, row.now) for row in found.changes}
-    assert told["requests"] == (sum(before), sum(now))
-    assert told["cold starts"] == told["failed requests"] == (size, size)
-    assert told["worker time"] == (10 * sum(before), 10 * sum(now))
+    changes = {row.name: (row.before, row.now) for row in found.changes}
+    assert changes["requests"] == (sum(before), sum(now))
+    assert changes["cold starts"] == changes["failed requests"] == (size, size)
+    assert changes["worker time"] == (10 * sum(before), 10 * sum(now))
     assert (found.first_day, found.last_day) == (str(rows[now[0]][0]), str(rows[now[-1]][0]))
 
 

@@ -33,7 +33,8 @@ from osrdyne_pipeline.commands import PIPELINE
 for words in json.loads(sys.argv[1]):
     done = CliRunner().invoke(PIPELINE, words, catch_exceptions=False)
     print(json.dumps([done.exit_code, done.stdout, done.stderr]))
-# A command freezes what it has imported, for its process has no other; DuckDB tells at the end what was not collected.
+# A command freezes what it has imported, for its process runs no other command; DuckDB reports at the end what was not
+# collected.
 gc.unfreeze()
 """
 

@@ -100,7 +100,7 @@ def test_a_stream_without_events_is_not_an_error(stream_pool: Pool, tmp_path: Pa
 
 
 @pytest.mark.full
-def test_a_step_that_fails_is_named_and_what_was_done_before_is_told(uri_file: Path, tmp_path: Path) -> None:
+def test_a_step_that_fails_is_named_and_what_was_done_before_is_reported(uri_file: Path, tmp_path: Path) -> None:
     settings = tmp_path / "pipeline.toml"
     settings.write_text('[pool]\nname = "another"\n')
 

@@ -57,7 +57,7 @@ def test_events_of_an_older_version_lack_callers_and_causes_and_make_all_tables(
         event._replace(caller=None, error=None, detail=None, output=None, log=None, began=None)
         for event in random_history(6, keys=5, events_of_a_key=40)
     ]
-    told = made_small(lake, history)
+    made = made_small(lake, history)
     # As an older version wrote them, beside a file of ours
     for file in lake.path("bronze").resolve().glob("**/*.parquet"):
         table = pq.read_table(file, partitioning=None)
@@ -66,7 +66,7 @@ def test_events_of_an_older_version_lack_callers_and_causes_and_make_all_tables(
         pq.write_table(table.slice(len(older) // 2), file.with_name(f"more-{file.name}"))
     with SmallEngine.open("1g") as engine:
         build(engine, lake, lambda *_: None)
-    assert read_small(lake) == told
+    assert read_small(lake) == made
 
 
 LATEST = "loading\nTraceback (most recent call last):\n  ...\nFileNotFoundError: data/XX.json"
@@ -138,7 +138,7 @@ def test_callers_of_requests_at_the_same_time_share_the_busy_time_by_their_run_t
         tell("request-received", 1000 * begin, request, worker_id="w", caller=caller)
         tell("finished", 1000 * end, request, worker_id="w", outcome="ok")
     tell("group-stopped", 100_000)
-    # Then 31 s were busy, of which 60/61 are shared by anna and ben in equal parts, and the rest is of nobody known
+    # Then 31 s were busy: anna and ben share 60/61 of them in equal parts, and the rest belongs to no known caller
     small = made_small(lake, pool.history)
     assert [row[1:4] for row in small["worker_hours"]] == [(100_000, 31_000, 69_000)]
     assert {caller: (requests, busy) for _, caller, requests, _, _, busy, _ in small["bill"]} == {
@@ -185,12 +185,13 @@ def test_copies_and_the_order_of_reading_change_no_table(lake: Lake) -> None:
 def test_of_equal_events_in_a_millisecond_the_same_begins_for_every_part_of_a_query() -> None:
     # Given many keys with a request that is handed out twice at once after its end, and two without an identity at once
     history = """
-        select 'key-' || number as key, told.*, uuid()::varchar as event_id, 'w' as worker_id, null::varchar as caller
+        select 'key-' || number as key, happened.*, uuid()::varchar as event_id, 'w' as worker_id,
+            null::varchar as caller
         from range(100000) as keys(number), (values
             ('request-received', 0, 'a', null), ('finished', 5, 'a', 'ok'),
             ('request-received', 10, 'a', null), ('request-received', 10, 'a', null),
             ('request-received', 0, null, null), ('request-received', 0, null, null)
-        ) as told(event, time_ms, request_id, outcome)
+        ) as happened(event, time_ms, request_id, outcome)
     """
     with SmallEngine.open("1g") as engine:
         # More threads than cores: that is when DuckDB sorts what is equal otherwise each time.

@@ -86,7 +86,7 @@ class Events:
         held = stream.bounds(self.monitor_uri, self.stream)
         return 0 if held is None else held.end
 
-    def make_anew(self, **arguments: int) -> None:
+    def make_again(self, **arguments: int) -> None:
         """Delete the stream and declare it again, with arguments of its own in place of the pool's policy."""
         api, vhost, names = self.pool.broker.management, self.pool.vhost, self.pool.names
         api.delete("policies", vhost, names.events_stream)

@@ -95,10 +95,10 @@ def test_a_key_that_is_not_utf8_is_a_problem_and_kept() -> None:
     assert found["problem"].startswith("invalid_key: ")
 
 
-def batch_of(*told: dict[str, Any], offset: int = 7, version: int = 1) -> StreamMessage:
+def batch_of(*events: dict[str, Any], offset: int = 7, version: int = 1) -> StreamMessage:
     """A batch of events of one worker."""
     headers = {"x-event": "batch", "x-batch-version": version, "x-worker-id": "w"}
-    return StreamMessage(offset, "k", headers, 3, json.dumps(told).encode())
+    return StreamMessage(offset, "k", headers, 3, json.dumps(events).encode())
 
 
 def rows(*messages: StreamMessage) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ def rows(*messages: StreamMessage) -> list[dict[str, Any]]:
 
 
 def test_each_event_of_a_batch_is_a_row() -> None:
-    told = [
+    events = [
         {"x-event": "request-received", "x-event-id": "a", "x-event-time": 5, "x-request-id": "r"},
         {"x-event": "finished", "x-event-id": "b", "x-event-time": 9, "x-request-id": "r", "x-duration-ms": 4},
     ]
@@ -114,10 +114,10 @@ def test_each_event_of_a_batch_is_a_row() -> None:
         row(event="request-received", event_id="a", event_time=5, request_id="r", worker_id="w"),
         row(event="finished", event_id="b", event_time=9, request_id="r", duration_ms=4, worker_id="w"),
     ]
-    assert rows(batch_of(*told)) == single
+    assert rows(batch_of(*events)) == single
 
 
-def test_events_of_a_batch_without_an_id_of_their_own_are_told_apart() -> None:
+def test_events_of_a_batch_without_an_id_of_their_own_are_distinguished() -> None:
     found = rows(batch_of({"x-event": "alive"}, {"x-event": "alive", "x-event-id": 17}))
     assert [event["event_id"] for event in found] == ["core-events:7.0", "core-events:7.1"]
     assert [event["time_ms"] for event in found] == [3000, 3000]

@@ -74,26 +74,26 @@ def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(
     pool_events.send(10)
     ingest_stream(spark, lake, uri_file=uri_file)
 
-    pool_events.make_anew()
+    pool_events.make_again()
     pool_events.sent = 100
     pool_events.send(3)
     with pytest.raises(StreamChanged, match="ends at offset 3, and 10 were read"):
         ingest_stream(spark, lake, uri_file=uri_file)
-    # As long as the old one, and longer: its offsets alone do not tell.
+    # As long as the old one, and longer: its offsets alone do not show it.
     pool_events.send(9)
     with pytest.raises(StreamChanged, match="another event"):
         ingest_stream(spark, lake, uri_file=uri_file)
 
     assert ingest_stream(spark, lake, uri_file=uri_file, rules=IngestRules(new_stream=True)).events == 12
     assert ingest_stream(spark, lake, uri_file=uri_file).events == 0
-    anew = [("core-events#2", number) for number in range(12)]
-    assert offsets(spark, lake) == [("core-events", number) for number in range(10)] + anew
+    new_stream = [("core-events#2", number) for number in range(12)]
+    assert offsets(spark, lake) == [("core-events", number) for number in range(10)] + new_stream
 
 
 @pytest.mark.full
 def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
     # Given a stream that keeps little, of which something was read
-    pool_events.make_anew(**{"x-max-length-bytes": 80_000, "x-stream-max-segment-size-bytes": 20_000})
+    pool_events.make_again(**{"x-max-length-bytes": 80_000, "x-stream-max-segment-size-bytes": 20_000})
     uri_file = str(pool_events.uri_file)
     pool_events.send(10)
     ingest_stream(spark, lake, uri_file=uri_file)
@@ -106,7 +106,7 @@ def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: La
 
     begins = until(lambda: (found := first()) > 10 and found, what="the stream to drop its oldest")
 
-    # I expect to be told so, and to go on without them when I want to
+    # I expect an error that says so, and to go on without them when I want to
     with pytest.raises(EventsLost, match=rf"10 to {begins - 1} .*on-gap record"):
         ingest_stream(spark, lake, uri_file=uri_file)
     done = ingest_stream(spark, lake, uri_file=uri_file, rules=IngestRules(on_gap="record"))

@@ -76,7 +76,7 @@ def test_each_row_is_accepted_or_refused_with_its_reason(engine: str, request: p
     }
     assert set(accepted) == set(range(len(CASES))) - set(rejected)
     assert {row["day"] for row in accepted.values()} == {dt.date(2023, 11, 14), dt.date(2010, 1, 1)}
-    # An event without an id is told apart from others by where it was.
+    # An event without an id is distinguished from others by where it was.
     assert accepted[5]["event_id"] == "s:5"
     assert accepted[0]["event_id"] == "id"
     assert set(judging.REASONS) == {row["reason"] for row in rejected.values()}

@@ -1,4 +1,4 @@
-"""What is read by whom, and which options there are: no Spark, no broker."""
+"""Which reader reads which part, and which options there are: no Spark, no broker."""
 
 from __future__ import annotations
 

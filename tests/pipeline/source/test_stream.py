@@ -120,7 +120,7 @@ def test_headers_that_are_not_an_event_s_are_dropped_and_all_others_count(
 @pytest.mark.full
 def test_the_end_is_found_behind_a_chunk_that_holds_no_message(pool_events: Events) -> None:
     # Given small segments, each of which begins with a note of the broker's own
-    pool_events.make_anew(**{"x-stream-max-segment-size-bytes": 5_000})
+    pool_events.make_again(**{"x-stream-max-segment-size-bytes": 5_000})
     for _ in range(8):
         pool_events.send(20)
         # I expect its bounds to be those of what can be read

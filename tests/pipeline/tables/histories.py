@@ -66,21 +66,21 @@ def read_small(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
 
 def made_plainly(history: Sequence[Event]) -> dict[str, list[tuple[Any, ...]]]:
     """Make the tables of a history, but `keep_alive`, in plain Python."""
-    told = plain.events_of(history)
-    asked = plain.requests_of(told)
-    lived = plain.lives_of(told, asked)
+    distinct = plain.events_of(history)
+    asked = plain.requests_of(distinct)
+    lived = plain.lives_of(distinct, asked)
     by_hour, classes, hours = gold.demand_of(asked), gold.key_classes_of(asked), gold.worker_hours_of(lived)
     rows: dict[str, Sequence[Sequence[object]]] = {
-        "events": [(*event, day_of(event.time_ms)) for event in told],
+        "events": [(*event, day_of(event.time_ms)) for event in distinct],
         "requests": asked,
         "lives": lived,
         "demand": by_hour,
         "cold_starts": gold.cold_starts_of(asked, lived),
         "latency": gold.latency_of(asked),
         "worker_hours": hours,
-        "failures": gold.failures_of(asked, told),
-        "causes": gold.causes_of(told),
-        "starts": gold.starts_of(told),
+        "failures": gold.failures_of(asked, distinct),
+        "causes": gold.causes_of(distinct),
+        "starts": gold.starts_of(distinct),
         "bill": gold.bill_of(asked, hours),
         "key_classes": classes,
         "forecast": gold.forecast_of(by_hour, classes),
@@ -110,7 +110,7 @@ class Pool:
         )
 
     def key(self, key: str) -> Callable[..., None]:
-        """Return `tell` for one key, its times counted from MONDAY."""
+        """Return `tell` for one key, with times from MONDAY on."""
         return lambda event, at, request_id=None, **said: self.tell(key, event, MONDAY + at, request_id, **said)
 
 
@@ -140,29 +140,29 @@ def ordered(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 def made_of(spark: SparkSession, history: Iterable[Event]) -> Tables:
     """Make every table of a history."""
-    told = events(bronze(spark, history)).cache()
-    asked = requests(told).cache()
-    lived = lives(told, asked).cache()
+    distinct = events(bronze(spark, history)).cache()
+    asked = requests(distinct).cache()
+    lived = lives(distinct, asked).cache()
     by_hour = demand(asked).cache()
     classes = key_classes(asked).cache()
     frames = {
-        "events": told,
+        "events": distinct,
         "requests": asked,
         "lives": lived,
         "demand": by_hour,
         "cold_starts": cold_starts(asked, lived),
         "latency": latency(asked),
         "worker_hours": worker_hours(lived),
-        "failures": failures(asked, told),
-        "causes": causes(told),
-        "starts": starts(told),
+        "failures": failures(asked, distinct),
+        "causes": causes(distinct),
+        "starts": starts(distinct),
         "bill": bill(asked, worker_hours(lived)),
         "key_classes": classes,
         "forecast": forecast(by_hour, classes),
         "keep_alive": keep_alive(asked, classes),
     }
     rows = {name: [_plain(row.asDict()) for row in frame.collect()] for name, frame in frames.items()}
-    for frame in (told, asked, lived, by_hour, classes):
+    for frame in (distinct, asked, lived, by_hour, classes):
         frame.unpersist()
     return Tables(rows)
 

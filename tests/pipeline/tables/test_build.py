@@ -22,16 +22,16 @@ def test_every_table_is_made_with_progress_and_is_the_same_when_made_again(spark
     for story in STORIES:
         story(pool)
     lake.write("bronze", bronze(spark, pool.history))
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
 
     def build() -> dict[str, list[tuple[object, ...]]]:
-        tables.build(spark, lake, lambda *said: told.append(said))
+        tables.build(spark, lake, lambda *said: calls.append(said))
         return {name: ordered(lake.read(spark, name).collect()) for name in TABLES if name not in ("bronze", "rejects")}
 
     first = build()
-    assert [name for name, _, _ in told] == list(first)
-    assert [number for _, number, _ in told] == list(range(1, len(first) + 1))
-    assert {of for _, _, of in told} == {len(first)}
+    assert [name for name, _, _ in calls] == list(first)
+    assert [number for _, number, _ in calls] == list(range(1, len(first) + 1))
+    assert {of for _, _, of in calls} == {len(first)}
     assert all(first.values())
     # Everything is read again, bronze in another order; then by the other engine, of what Spark wrote.
     lake.write("bronze", bronze(spark, reversed(pool.history)))

@@ -54,11 +54,11 @@ class StandInConnection:
             return confirmed
         self._broker.messages += 1
         self._broker.published += 1
-        for told in unpack(properties.headers, body):
-            if told.get("x-event") == "interrupted":
-                self._broker.interruptions.append((key, told["x-worker-id"], told["x-lost-events"]))
+        for reported in unpack(properties.headers, body):
+            if reported.get("x-event") == "interrupted":
+                self._broker.interruptions.append((key, reported["x-worker-id"], reported["x-lost-events"]))
             else:
-                self._broker.got.append(int(told["n"]))
+                self._broker.got.append(int(reported["n"]))
         if self._dying:
             self._waiting.append(confirmed)
         elif self._broker.confirms is True:
@@ -174,7 +174,7 @@ async def test_events_that_end_their_connection_are_tried_with_growing_pauses(
         await asyncio.sleep(0.1)
     assert 60 / (LONGEST_PAUSE_SECONDS + 0.2) < broker.attempts < 2 * 60 / LONGEST_PAUSE_SECONDS + 8
     # And each new connection risks only the report of the interruption
-    assert {told.get("x-event") for told in broker.refused[1:]} == {"interrupted"}
+    assert {reported.get("x-event") for reported in broker.refused[1:]} == {"interrupted"}
     # And once events can be sent, all that were kept are sent, in order
     broker.refuses = False
     await asyncio.sleep(LONGEST_PAUSE_SECONDS + 1)
@@ -354,7 +354,7 @@ async def test_the_number_of_lost_events_is_reported_although_more_are_lost_mean
     await asyncio.sleep(LONGEST_PAUSE_SECONDS)
     send(line, *range(100))
     await asyncio.sleep(60)
-    assert sum(told[2] for told in broker.interruptions) == line.lost > 0
+    assert sum(reported[2] for reported in broker.interruptions) == line.lost > 0
 
 
 async def test_a_line_that_ends_during_a_pause_tries_once_more(broker: StandInBroker, line: EventLine) -> None:
@@ -403,5 +403,5 @@ async def test_a_queue_that_refuses_everything_leaves_no_error_behind_and_is_rep
         send(line, number)
         await asyncio.sleep(1)
     gc.collect()
-    assert [told[2] for told in broker.interruptions] == [1, 1]
+    assert [reported[2] for reported in broker.interruptions] == [1, 1]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -302,14 +302,14 @@ async def test_after_a_message_closed_a_lane_those_to_the_same_destination_leave
 
 
 async def test_a_lane_that_the_broker_closes_is_reported(broker: Broker) -> None:
-    told: list[BrokerError] = []
-    lanes = Lanes(await broker.channel(), broker.channel, blocked=lambda: False, broken=told.append)
+    broken_by: list[BrokerError] = []
+    lanes = Lanes(await broker.channel(), broker.channel, blocked=lambda: False, broken=broken_by.append)
     broker.lost.add("bad")
     bad = publish(lanes, "bad")
     await asyncio.sleep(2 * CONFIRM_SECONDS)
     broker.channels_with("bad")[0].fail(PreconditionFailed("too large", code=406))
     await took(bad)
-    assert [type(error) for error in told] == [PreconditionFailed]
+    assert [type(error) for error in broken_by] == [PreconditionFailed]
 
 
 async def test_what_waits_for_a_lane_fails_when_the_connection_is_lost(broker: Broker, lanes: Lanes) -> None:
@@ -367,8 +367,8 @@ async def test_nothing_is_kept_of_what_has_its_end(broker: Broker, lanes: Lanes)
 async def test_an_answer_that_never_comes_is_given_up_and_what_waits_behind_it_goes_on(
     broker: Broker, lanes: Lanes
 ) -> None:
-    told: list[BrokerError] = []
-    lanes._broken = told.append
+    broken_by: list[BrokerError] = []
+    lanes._broken = broken_by.append
     broker.lost.add("a")
     never = publish(lanes, "a", 0)
     await asyncio.sleep(2 * LATE_SECONDS)
@@ -379,7 +379,7 @@ async def test_an_answer_that_never_comes_is_given_up_and_what_waits_behind_it_g
     assert asyncio.get_running_loop().time() == pytest.approx(GIVE_UP_SECONDS, abs=0.1)
     await behind
     assert broker.arrived == [("a", 1)]
-    assert told == []
+    assert broken_by == []
 
 
 @pytest.mark.looptime(False)

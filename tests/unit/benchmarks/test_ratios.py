@@ -86,12 +86,12 @@ def test_the_table_and_the_document_show_what_was_missed() -> None:
     ]
 
     shown = [list(column.cells) for column in table(rows).columns]
-    told = document(rows, "4.3", failed=[])
+    result = document(rows, "4.3", failed=[])
 
     assert shown[6] == ["yes", "NO", ""]
-    assert [row["met"] for row in told["rows"]] == [True, False, None]
-    assert told["rows"][1]["ratio"] == {"median": 0.5, "low": 0.5, "high": 0.5}
-    assert told["machine"]["rabbitmq"] == "4.3"
+    assert [row["met"] for row in result["rows"]] == [True, False, None]
+    assert result["rows"][1]["ratio"] == {"median": 0.5, "low": 0.5, "high": 0.5}
+    assert result["machine"]["rabbitmq"] == "4.3"
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_rabbitmq_gets_the_queues_of_a_server_and_deletes_its_own_some_time_afte
     assert own.name == "exclusive.osrdyne.m%2Ea.n%2F1"
     assert set(own.arguments) == {"x-queue-type", "x-expires"}
     assert own.exchange is None
-    told = queue_of(scheme.notifications(target, Priority.WARN))
-    assert told == QueueDeclaration("notify.osrdyne.m%2Ea.warn", {"x-queue-type": "quorum"})
+    declared = queue_of(scheme.notifications(target, Priority.WARN))
+    assert declared == QueueDeclaration("notify.osrdyne.m%2Ea.warn", {"x-queue-type": "quorum"})
 
 
 def test_rabbitmq_binds_the_queue_of_a_server_to_the_exchange_that_fanouts_are_sent_to() -> None:

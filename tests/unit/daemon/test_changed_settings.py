@@ -153,10 +153,10 @@ async def test_wrong_settings_are_forgotten_once_the_file_is_as_it_was(path: Pat
     async with looking(file) as changed:
         write(path, "wrong")
         await looks(2)
-        told = file.error
+        reported = file.error
         write(path, GOOD)
         await looks(1)
-        assert told is not None
+        assert reported is not None
         assert file.error is None
         await looks(5)
         assert not changed.done()

@@ -37,20 +37,20 @@ def circumstances(**changes: object) -> Circumstances:
 
 def replay(*calls: tuple[int, str] | tuple[int, str, int], **changes: object) -> list[PastEvent]:
     one = Replay(circumstances(**changes))
-    told = list(one.run(PastCall(*call) for call in calls))
+    happened = list(one.run(PastCall(*call) for call in calls))
     # Nothing is kept of keys that are gone, and the tally is that of the events.
     assert one._keys == {}
-    assert one.tally.events == len(told)
-    assert one.tally.cold == sum(event.event == "orphan-seen" for event in told)
-    return told
+    assert one.tally.events == len(happened)
+    assert one.tally.cold == sum(event.event == "orphan-seen" for event in happened)
+    return happened
 
 
-def story(told: Iterable[PastEvent]) -> list[tuple[int, str]]:
-    return [(event.time_ms, event.event) for event in told]
+def story(happened: Iterable[PastEvent]) -> list[tuple[int, str]]:
+    return [(event.time_ms, event.event) for event in happened]
 
 
-def count(told: Iterable[PastEvent], event: str) -> int:
-    return sum(record.event == event for record in told)
+def count(happened: Iterable[PastEvent], event: str) -> int:
+    return sum(record.event == event for record in happened)
 
 
 #: The last sign of life of a call at 0 that starts its group: the burst that begins as its worker starts.
@@ -76,14 +76,14 @@ def test_one_call_is_reported_from_its_arrival_to_the_end_of_its_queue() -> None
 
 
 def test_every_event_says_what_its_headers_would() -> None:
-    told = {event.event: event for event in replay((0, "42"))}
+    happened = {event.event: event for event in replay((0, "42"))}
 
-    worker = told["started"].worker_id
-    assert told["orphan-seen"] == PastEvent("42", "orphan-seen", "id-1", 0, "daemon", "1")
-    assert told["finished"][3:] == (2056, worker, "1", "ok", 50)
-    assert told["request-received"][3:] == (2006, worker, "1", None, None)
-    assert told["group-stopped"][4:] == ("daemon", None, "idle", None)
-    assert told["stopping"].worker_id == worker != "daemon"
+    worker = happened["started"].worker_id
+    assert happened["orphan-seen"] == PastEvent("42", "orphan-seen", "id-1", 0, "daemon", "1")
+    assert happened["finished"][3:] == (2056, worker, "1", "ok", 50)
+    assert happened["request-received"][3:] == (2006, worker, "1", None, None)
+    assert happened["group-stopped"][4:] == ("daemon", None, "idle", None)
+    assert happened["stopping"].worker_id == worker != "daemon"
 
 
 def test_a_call_is_warm_until_the_unbind_delay_is_over_and_cold_from_then_on() -> None:
@@ -96,10 +96,10 @@ def test_a_call_is_warm_until_the_unbind_delay_is_over_and_cold_from_then_on() -
 def test_an_unbound_key_whose_group_still_runs_is_bound_again_and_served_at_once() -> None:
     again = LAST + UNBIND + STOP - 1
 
-    told = replay((0, "42"), (again, "42"))
+    happened = replay((0, "42"), (again, "42"))
 
-    assert count(told, "group-started") == 1
-    assert story(told)[7:13] == [
+    assert count(happened, "group-started") == 1
+    assert story(happened)[7:13] == [
         (LAST + UNBIND, "unbound"),
         (again, "orphan-seen"),
         (again + 6, "queue-ready"),
@@ -111,9 +111,9 @@ def test_an_unbound_key_whose_group_still_runs_is_bound_again_and_served_at_once
 
 @pytest.mark.parametrize(("late", "starts"), [(0, 1), (INTERVAL - 1, 1), (INTERVAL, 2), (3 * INTERVAL, 2)])
 def test_a_call_on_the_way_out_keeps_the_group_until_that_is_stopped(late: int, starts: int) -> None:
-    told = replay((0, "42"), (LAST + UNBIND + STOP + late, "42"))
+    happened = replay((0, "42"), (LAST + UNBIND + STOP + late, "42"))
 
-    assert (count(told, "group-started"), count(told, "finished"), count(told, "queue-deleted")) == (
+    assert (count(happened, "group-started"), count(happened, "finished"), count(happened, "queue-deleted")) == (
         starts,
         2,
         2 if late == 3 * INTERVAL else 1,
@@ -121,10 +121,10 @@ def test_a_call_on_the_way_out_keeps_the_group_until_that_is_stopped(late: int, 
 
 
 def test_requests_that_wait_for_the_worker_are_served_in_their_order_one_at_a_time() -> None:
-    told = replay((0, "42", 500), (1000, "42", 300), (1500, "42", 10))
+    happened = replay((0, "42", 500), (1000, "42", 300), (1500, "42", 10))
 
     assert [
-        (event.time_ms, event.event, event.request_id) for event in told if event.request_id and event.time_ms > 8
+        (event.time_ms, event.event, event.request_id) for event in happened if event.request_id and event.time_ms > 8
     ] == [
         (2006, "request-received", "1"),
         (2506, "finished", "1"),
@@ -136,21 +136,21 @@ def test_requests_that_wait_for_the_worker_are_served_in_their_order_one_at_a_ti
 
 
 def test_signs_of_life_keep_a_key_through_a_long_request() -> None:
-    told = replay((0, "42", 3 * UNBIND))
+    happened = replay((0, "42", 3 * UNBIND))
 
-    assert count(told, "alive") == 3 * UNBIND // 10_000 - 1
-    assert count(told, "orphan-seen") == count(told, "unbound") == 1
+    assert count(happened, "alive") == 3 * UNBIND // 10_000 - 1
+    assert count(happened, "orphan-seen") == count(happened, "unbound") == 1
 
 
 def test_a_silent_long_request_is_unbound_under_way_and_found_before_its_group_is_stopped() -> None:
-    told = replay((0, "42", 3 * UNBIND), alive=10**9)
+    happened = replay((0, "42", 3 * UNBIND), alive=10**9)
 
     begun, done = START + 6, START + 6 + 3 * UNBIND
     found = LAST + UNBIND + STOP + INTERVAL
-    assert (begun, "request-received") in story(told)
-    assert story(told)[6:9] == [(LAST + UNBIND, "unbound"), (found + 6, "queue-ready"), (found + UNBIND, "unbound")]
-    assert (done, "finished") in story(told)
-    assert count(told, "group-started") == 1
+    assert (begun, "request-received") in story(happened)
+    assert story(happened)[6:9] == [(LAST + UNBIND, "unbound"), (found + 6, "queue-ready"), (found + UNBIND, "unbound")]
+    assert (done, "finished") in story(happened)
+    assert count(happened, "group-started") == 1
 
 
 def test_keys_do_not_wait_for_one_another() -> None:
@@ -165,11 +165,11 @@ def test_a_window_starts_its_group_before_any_call_and_ends_without_a_delay() ->
     begin, end = THURSDAY + 3_600_000, THURSDAY + 7_200_000
     warm = Schedule({"42": Delays(UNBIND, STOP, ("thu 01:00-02:00",))})
 
-    told = replay((THURSDAY, "7"), (begin + 5000, "42"), (end, "7"), warm=warm)
+    happened = replay((THURSDAY, "7"), (begin + 5000, "42"), (end, "7"), warm=warm)
     unasked = replay((THURSDAY, "7"), (end, "7"), warm=warm, delays=lambda key: Delays(10 * UNBIND, STOP))
 
     assert [event.time_ms for event in unasked if (event.key, event.event) == ("42", "unbound")] == [end]
-    assert story(event for event in told if event.key == "42") == [
+    assert story(event for event in happened if event.key == "42") == [
         (begin + 6, "queue-ready"),
         (begin + 6, "group-started"),
         (begin + 2006, "started"),
@@ -185,10 +185,10 @@ def test_a_window_starts_its_group_before_any_call_and_ends_without_a_delay() ->
 def test_a_span_starts_its_group_again_so_long_after_the_last_call() -> None:
     spans = {"42": Delays(UNBIND, STOP, prewarm=((3_600_000, 3_900_000),))}
 
-    told = replay((THURSDAY, "42"), (THURSDAY + 3_700_000, "42"), delays=lambda key: spans[key])
+    happened = replay((THURSDAY, "42"), (THURSDAY + 3_700_000, "42"), delays=lambda key: spans[key])
 
-    again = [fact for fact in story(told) if THURSDAY + 3_000_000 < fact[0] < THURSDAY + 4_000_000]
-    last = story(told)[-1]
+    again = [fact for fact in story(happened) if THURSDAY + 3_000_000 < fact[0] < THURSDAY + 4_000_000]
+    last = story(happened)[-1]
     assert again[0][1] == "queue-ready"
     assert again[1][1] == "group-started"
     assert THURSDAY + 3_600_000 <= again[0][0] < THURSDAY + 3_700_000
@@ -202,10 +202,10 @@ def test_a_span_starts_its_group_again_so_long_after_the_last_call() -> None:
 def test_a_window_that_is_open_at_the_first_call_counts_and_none_begins_after_the_last() -> None:
     warm = Schedule({"42": Delays(UNBIND, STOP, ("thu,fri 00:00-24:00",))})
 
-    told = replay((THURSDAY + 3_600_000, "7"), warm=warm)
+    happened = replay((THURSDAY + 3_600_000, "7"), warm=warm)
 
-    assert story(event for event in told if event.key == "42")[0] == (THURSDAY + 3_600_006, "queue-ready")
-    assert [event.time_ms for event in told if event.key == "42" and event.event == "unbound"] == [
+    assert story(event for event in happened if event.key == "42")[0] == (THURSDAY + 3_600_006, "queue-ready")
+    assert [event.time_ms for event in happened if event.key == "42" and event.event == "unbound"] == [
         THURSDAY + 86_400_000
     ]
 
@@ -213,9 +213,9 @@ def test_a_window_that_is_open_at_the_first_call_counts_and_none_begins_after_th
 def test_a_group_that_is_stopped_before_its_worker_serves_reports_no_start() -> None:
     warm = Schedule({"42": Delays(UNBIND, STOP, ("thu 01:00-01:01",))})
 
-    told = replay((THURSDAY, "7"), (THURSDAY + 4_000_000, "7"), warm=warm, start=lambda: 10_000_000)
+    happened = replay((THURSDAY, "7"), (THURSDAY + 4_000_000, "7"), warm=warm, start=lambda: 10_000_000)
 
-    assert [event.event for event in told if event.key == "42"] == [
+    assert [event.event for event in happened if event.key == "42"] == [
         "queue-ready",
         "group-started",
         "unbound",
@@ -236,7 +236,7 @@ DELAYS = st.tuples(st.integers(20, 2000), st.integers(20, 2000))
 def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
     calls: list[tuple[int, str, int]], delays: tuple[int, int], start: int, debounce: int
 ) -> None:
-    told = replay(
+    happened = replay(
         *calls,
         delays=lambda key: Delays(*delays),
         start=lambda: start,
@@ -245,13 +245,13 @@ def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
         alive=70,
     )
 
-    assert [event.time_ms for event in told] == sorted(event.time_ms for event in told)
-    assert len({event.event_id for event in told}) == len(told)
+    assert [event.time_ms for event in happened] == sorted(event.time_ms for event in happened)
+    assert len({event.event_id for event in happened}) == len(happened)
     asked: dict[str, list[str]] = defaultdict(list)
     for number, (_, key, _) in enumerate(calls, 1):
         asked[key].append(str(number))
     for key, ids in asked.items():
-        mine = [event for event in told if event.key == key]
+        mine = [event for event in happened if event.key == key]
         for event in ("request-received", "finished"):
             assert [record.request_id for record in mine if record.event == event] == ids
         assert Counter(event.request_id for event in mine if event.event == "orphan-seen") == Counter(
@@ -260,10 +260,10 @@ def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
         live_once_at_a_time(mine)
 
 
-def live_once_at_a_time(told: list[PastEvent]) -> None:
+def live_once_at_a_time(happened: list[PastEvent]) -> None:
     """Check that groups, workers and queues of one key come and go in turn, and none that is gone sends an event."""
     group = queue = worker = in_hand = None
-    for event in told:
+    for event in happened:
         if event.event == "group-started":
             assert group is None
             assert queue is not None
@@ -295,12 +295,12 @@ def live_once_at_a_time(told: list[PastEvent]) -> None:
 def test_a_call_is_cold_exactly_when_its_key_was_idle_for_longer_than_its_delay(
     calls: list[tuple[int, str, int]], unbind: int, debounce: int
 ) -> None:
-    told = replay(
+    happened = replay(
         *calls, delays=lambda key: Delays(unbind, 500), debounce=debounce, statistics_interval=100, start=lambda: 1
     )
 
-    done = {event.request_id: event.time_ms for event in told if event.event == "finished"}
-    cold = {event.request_id for event in told if event.event == "orphan-seen"}
+    done = {event.request_id: event.time_ms for event in happened if event.event == "finished"}
+    cold = {event.request_id for event in happened if event.event == "orphan-seen"}
     last: dict[str, int] = {}
     binding = circumstances().binding
     for number, (at, key, _) in enumerate(calls, 1):

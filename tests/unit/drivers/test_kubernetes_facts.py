@@ -130,10 +130,10 @@ def test_a_pod_that_is_being_deleted_ends_by_request() -> None:
     ids=["memory", "no program", "last line", "no times", "crashed", "killed"],
 )
 def test_an_exit_says_what_to_do_and_shows_no_credential(ended: Manifest, says: str) -> None:
-    [told] = news(pod(RUNNING), pod(container(terminated=ended)))
-    assert says in told
-    assert "verysecret" not in told
-    assert "first" not in told
+    [reported] = news(pod(RUNNING), pod(container(terminated=ended)))
+    assert says in reported
+    assert "verysecret" not in reported
+    assert "first" not in reported
 
 
 def test_an_init_container_that_has_done_its_work_is_not_an_exit() -> None:
@@ -146,8 +146,8 @@ def test_an_init_container_that_has_done_its_work_is_not_an_exit() -> None:
 def test_an_image_that_is_missing_is_reported_once_whatever_the_cluster_calls_it() -> None:
     first = pod(container(waiting={"reason": "ErrImagePull", "message": "not found"}))
     then = pod(container(waiting={"reason": "ImagePullBackOff", "message": "back-off"}))
-    [told] = news(pod(), first)
-    assert "image worker:1 cannot be had: not found; correct deployment.yaml" in told
+    [reported] = news(pod(), first)
+    assert "image worker:1 cannot be had: not found; correct deployment.yaml" in reported
     assert news(first, then) == []
 
 
@@ -163,8 +163,8 @@ def test_an_image_that_is_missing_is_reported_once_whatever_the_cluster_calls_it
     ],
 )
 def test_a_pod_that_cannot_run_is_reported(status: Manifest, says: str) -> None:
-    [told] = news(pod(), pod(**status))
-    assert says in told
+    [reported] = news(pod(), pod(**status))
+    assert says in reported
 
 
 def test_a_secret_that_the_node_has_not_seen_yet_is_not_trouble() -> None:

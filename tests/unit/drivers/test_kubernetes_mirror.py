@@ -53,11 +53,11 @@ class MirrorView:
 
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()
-        self.told: list[tuple[str | None, str | None]] = []
+        self.key_changes: list[tuple[str | None, str | None]] = []
         self.mirror = Mirror(self.cluster, DEPLOYMENTS, "", deployment, self._note)
 
     def _note(self, before: DeploymentFacts | None, now: DeploymentFacts | None) -> None:
-        self.told.append((before.key if before else None, now.key if now else None))
+        self.key_changes.append((before.key if before else None, now.key if now else None))
 
     async def settled(self, *events: Manifest | Exception | None) -> None:
         for happening in events:
@@ -93,7 +93,7 @@ async def test_it_lists_once_and_follows_from_there(seen: MirrorView) -> None:
     async with running(seen):
         await seen.settled(event("ADDED", "b", 6), event("MODIFIED", "a", 7), event("DELETED", "b", 8))
     assert seen.versions() == {"a": 7}
-    assert seen.told == [(None, "a"), (None, "b"), ("a", "a"), ("b", None)]
+    assert seen.key_changes == [(None, "a"), (None, "b"), ("a", "a"), ("b", None)]
     assert (seen.cluster.listed, seen.cluster.watched) == (1, ["5"])
 
 
@@ -109,12 +109,14 @@ async def test_a_watch_that_breaks_is_made_again_and_only_what_differs_is_report
 ) -> None:
     seen.cluster.listing = ([found("stays", 2), found("goes", 2), found("changes", 2)], "5")
     async with running(seen):
-        seen.told.clear()
+        seen.key_changes.clear()
         seen.cluster.listing = ([found("stays", 2), found("changes", 7), found("comes", 8)], "9")
         await seen.settled(why)
         await asyncio.sleep(60)
         await seen.mirror.ready(1)
-    assert sorted(map(str, seen.told)) == sorted(map(str, [("goes", None), ("changes", "changes"), (None, "comes")]))
+    assert sorted(map(str, seen.key_changes)) == sorted(
+        map(str, [("goes", None), ("changes", "changes"), (None, "comes")])
+    )
     assert seen.cluster.watched == ["5", "9"]
 
 
@@ -149,7 +151,7 @@ async def test_an_answer_is_seen_before_the_watch_reports_it_and_reported_once(s
         assert seen.mirror.put(found("a", 6)) is not None
         assert seen.versions() == {"a": 6}
         await seen.settled(event("ADDED", "a", 6))
-    assert seen.told == [(None, "a")]
+    assert seen.key_changes == [(None, "a")]
 
 
 async def test_an_answer_that_is_older_than_what_was_seen_changes_nothing(seen: MirrorView) -> None:
@@ -189,7 +191,7 @@ async def test_an_object_that_was_made_again_meanwhile_has_gone_and_come(seen: M
         seen.cluster.listing = ([found("a", 8, "u2")], "9")
         await seen.settled(ApiRefused("too old", 410))
         await asyncio.sleep(10)
-    assert seen.told == [(None, "a"), ("a", None), (None, "a")]
+    assert seen.key_changes == [(None, "a"), ("a", None), (None, "a")]
 
 
 async def test_an_object_that_cannot_be_read_hides_no_other(seen: MirrorView) -> None:
@@ -206,7 +208,7 @@ async def test_a_store_that_was_restored_from_a_backup_is_believed_though_its_ve
     # Given a group that was started, and one that was changed, after the backup was made
     seen.cluster.listing = ([found("changed", 40), found("later", 45), found("same", 20)], "50")
     async with running(seen):
-        seen.told.clear()
+        seen.key_changes.clear()
         seen.cluster.listing = ([found("changed", 12), found("same", 20), found("stopped since", 14)], "30")
         # When the cluster is back as it was then
         seen.cluster.events.put_nowait(DriverError("connection lost"))
@@ -215,7 +217,7 @@ async def test_a_store_that_was_restored_from_a_backup_is_believed_though_its_ve
         assert seen.versions() == {"changed": 12, "same": 20, "stopped since": 14}
         await seen.settled(event("MODIFIED", "changed", 31))
     assert seen.versions()["changed"] == 31
-    assert sorted(seen.told, key=str) == [
+    assert sorted(seen.key_changes, key=str) == [
         ("changed", "changed"),
         ("changed", "changed"),
         ("later", None),

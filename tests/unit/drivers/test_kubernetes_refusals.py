@@ -9,7 +9,7 @@ import pytest
 from osrdyne.drivers.kubernetes.refusals import clean, refusal
 
 
-def told(status: int, message: str, reason: str = "") -> str:
+def refusal_text(status: int, message: str, reason: str = "") -> str:
     body = json.dumps({"kind": "Status", "code": status, "reason": reason, "message": message})
     error = refusal("start key 'a'", status, body)
     assert error.status == status
@@ -35,7 +35,7 @@ def told(status: int, message: str, reason: str = "") -> str:
     ],
 )
 def test_a_refusal_says_why_and_what_to_do(status: int, message: str, reason: str, says: str) -> None:
-    assert says in told(status, message, reason)
+    assert says in refusal_text(status, message, reason)
 
 
 @pytest.mark.parametrize("body", ["", "<html>\nBad gateway</html>", "[]", '"x"', "{", "[" * 100_000])

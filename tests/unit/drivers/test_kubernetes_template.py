@@ -83,9 +83,9 @@ def test_the_first_container_is_the_worker_unless_another_is_named(tmp_path: Pat
 )
 def test_a_deployment_that_cannot_work_is_refused_with_its_place(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "deployment.yaml").write_text(text)
-    told = refusal(tmp_path)
-    assert says in told
-    assert str(tmp_path / "deployment.yaml") in told
+    reported = refusal(tmp_path)
+    assert says in reported
+    assert str(tmp_path / "deployment.yaml") in reported
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["WORKER_ID", "WORKER_KEY", "WORKER_AMQP_URI", "WORKER_CONSUMER_TIMEOUT"])
 def test_a_variable_that_would_hide_one_of_ours_is_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path, deployment=deployment(env=[{"name": "A"}, {"name": name, "value": "secret"}]))
-    told = refusal(tmp_path)
-    assert f"spec.template.spec.containers[0].env: {name} is set for each worker" in told
-    assert "secret" not in told
+    reported = refusal(tmp_path)
+    assert f"spec.template.spec.containers[0].env: {name} is set for each worker" in reported
+    assert "secret" not in reported
 
 
 def test_an_address_file_in_a_volume_is_the_templates_to_name(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_a_replica_count_is_not_a_mistake_where_an_autoscaler_owns_it(tmp_path: 
 )
 def test_an_autoscaler_that_could_take_a_busy_worker_away_is_refused(tmp_path: Path, made: Manifest, says: str) -> None:
     write(tmp_path, deployment=deployment(), scaledobject=made)
-    told = refusal(tmp_path, "keda")
-    assert says in told
-    assert "verysecret" not in told
+    reported = refusal(tmp_path, "keda")
+    assert says in reported
+    assert "verysecret" not in reported
 
 
 def test_a_trigger_without_authentication_is_refused(tmp_path: Path) -> None:

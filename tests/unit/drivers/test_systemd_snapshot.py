@@ -139,7 +139,7 @@ def test_a_listed_unit_is_its_groups_state(unit: tuple[str, str, str], state: tu
 # -- from one observation to the next
 
 
-def told() -> tuple[UnitWatch, list[tuple[str, UnitEvent]]]:
+def watching_units() -> tuple[UnitWatch, list[tuple[str, UnitEvent]]]:
     found: list[tuple[str, UnitEvent]] = []
     return UnitWatch(lambda name, unit: found.append((name, unit))), found
 
@@ -158,7 +158,7 @@ def properties(one: Snapshot) -> dict[str, object]:
 
 
 def test_a_moment_with_a_job_left_is_not_judged_until_it_is_settled() -> None:
-    watching, found = told()
+    watching, found = watching_units()
     watching.hear("a", properties(replace(RUNS, active="deactivating", sub="stop-sigterm")))
     watching.hear("a", properties(replace(ENDED, job=7)))
     assert found == []
@@ -167,14 +167,14 @@ def test_a_moment_with_a_job_left_is_not_judged_until_it_is_settled() -> None:
 
 
 def test_an_event_is_reported_once() -> None:
-    watching, found = told()
+    watching, found = watching_units()
     for moment in (RUNS, FAILED, FAILED):
         watching.hear("a", properties(moment))
     assert len(found) == 1
 
 
 def test_only_the_run_that_was_asked_to_end_may_end_in_silence() -> None:
-    watching, found = told()
+    watching, found = watching_units()
     watching.hear("a", properties(RUNS))
     watching.ask("a")
     watching.hear("a", properties(replace(RUNS, invocation="two")))
@@ -183,14 +183,14 @@ def test_only_the_run_that_was_asked_to_end_may_end_in_silence() -> None:
 
 
 def test_what_a_former_daemon_asked_to_stop_is_not_an_error() -> None:
-    watching, found = told()
+    watching, found = watching_units()
     assert watching.adopt("a", ListedUnit("deactivating", "stop-sigterm", "stop"))
     watching.hear("a", properties(FAILED))
     assert [unit.error for _, unit in found] == [None]
 
 
-def test_a_unit_that_systemd_forgot_without_a_word_is_reported() -> None:
-    watching, found = told()
+def test_a_unit_that_systemd_forgot_without_a_signal_is_reported() -> None:
+    watching, found = watching_units()
     watching.hear("a", properties(RUNS))
     assert watching.not_listed({}) == ["a"]
     watching.removed("a")

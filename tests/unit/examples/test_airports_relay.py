@@ -14,7 +14,7 @@ def test_answered_requests_and_errors_that_are_true_make_a_good_account_and_its_
     found = account(4, {0: ANSWERED, 1: "NotCollected", 2: "NodeLost", 3: "NodeLost"}, [0, 3], wrong=0)
 
     assert found.good
-    assert found.last_line == "relay: requests=4 answered=1 failed_as_told=3 lost=0 twice=0"
+    assert found.last_line == "relay: requests=4 answered=1 failed=3 lost=0 twice=0"
 
 
 @pytest.mark.parametrize(

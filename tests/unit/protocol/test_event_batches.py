@@ -19,36 +19,36 @@ def event(number: int = 0, worker_id: str | None = "w1", request_id: str = "r") 
     return events.headers(events.FINISHED, now_ms=number, worker_id=worker_id, request_id=request_id, outcome="ok")
 
 
-def read(told: list[Any]) -> list[dict[str, Any]]:
-    return [dict(event) for message in pack(told) for event in unpack(message.headers, message.body)]
+def read(sent: list[Any]) -> list[dict[str, Any]]:
+    return [dict(event) for message in pack(sent) for event in unpack(message.headers, message.body)]
 
 
 def test_one_event_is_a_message_with_its_headers_and_no_body() -> None:
-    told = event()
-    assert [*pack([told])] == [(told, b"", 1)]
-    assert unpack(told, b"") == (told,)
+    sent = event()
+    assert [*pack([sent])] == [(sent, b"", 1)]
+    assert unpack(sent, b"") == (sent,)
 
 
 def test_events_that_are_sent_together_are_one_message() -> None:
-    told = [event(number) for number in range(300)]
-    [message] = pack(told)
+    sent = [event(number) for number in range(300)]
+    [message] = pack(sent)
     assert (message.headers, message.events) == ({**BATCHED, "x-worker-id": "w1"}, 300)
     assert len(message.body) <= MAX_BATCH_BYTES
-    assert read(told) == told
+    assert read(sent) == sent
 
 
 def test_what_is_too_large_for_one_message_is_several_and_keeps_its_order() -> None:
-    told = [event(number, request_id="ü" * 250) for number in range(100)]
-    messages = [*pack(told)]
+    sent = [event(number, request_id="ü" * 250) for number in range(100)]
+    messages = [*pack(sent)]
     assert len(messages) > 1
     assert all(len(message.body) <= MAX_BATCH_BYTES for message in messages)
     assert sum(message.events for message in messages) == 100
-    assert read(told) == told
+    assert read(sent) == sent
 
 
 def test_events_of_several_workers_keep_their_workers() -> None:
-    told = [event(1, "w1"), event(2, "w2"), event(3, None)]
-    assert read(told) == told
+    sent = [event(1, "w1"), event(2, "w2"), event(3, None)]
+    assert read(sent) == sent
 
 
 @given(
@@ -61,8 +61,8 @@ def test_events_of_several_workers_keep_their_workers() -> None:
         max_size=8,
     )
 )
-def test_every_event_comes_out_as_it_went_in(told: list[dict[str, Any]]) -> None:
-    assert read(told) == told
+def test_every_event_comes_out_as_it_went_in(sent: list[dict[str, Any]]) -> None:
+    assert read(sent) == sent
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_the_name_of_a_batch_may_be_a_byte_array() -> None:
 
 
 def test_what_is_not_a_batch_is_an_event_whatever_its_body_is() -> None:
-    told = {headers.X_EVENT: "made-up", headers.X_BATCH_VERSION: 9}
-    assert unpack(told, b"[{") == (told,)
+    sent = {headers.X_EVENT: "made-up", headers.X_BATCH_VERSION: 9}
+    assert unpack(sent, b"[{") == (sent,)
     assert unpack(None, b"") == ({},)
 
 
 def test_an_integer_of_more_than_64_bits_is_not_an_integer() -> None:
-    [told] = unpack(BATCHED, b'[{"x-event-time": 100000000000000000000}]')
-    assert headers.integer(told, "x-event-time") is None
+    [sent] = unpack(BATCHED, b'[{"x-event-time": 100000000000000000000}]')
+    assert headers.integer(sent, "x-event-time") is None
     assert headers.integer({"t": 2**63 - 1}, "t") == 2**63 - 1

@@ -72,7 +72,7 @@ def test_a_request_entered_its_queue_when_it_was_first_seen_or_its_lifetime_befo
     assert entered(letter(death={"time": "then"}), message_ttl=TTL) is None
 
 
-async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
+async def expired_stage(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Return the stage in the reply to the caller of a letter, 100 s after the loop began."""
     monkeypatch.setattr(events, "wall_ms", lambda: NOW * 1000)
     await asyncio.sleep(100)
@@ -125,7 +125,7 @@ def consuming(state: PoolState) -> None:
 async def test_the_responder_says_where_a_request_expired(
     message: Message, prepare: Any, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await told(message, prepare, monkeypatch) == stage
+    assert await expired_stage(message, prepare, monkeypatch) == stage
 
 
 @pytest.mark.looptime
@@ -138,15 +138,15 @@ async def test_the_time_of_a_message_is_compared_on_the_clock_of_the_workers(mon
 
     monkeypatch.setattr(expiry, "in_request_queue", note)
     # Given a request that was first seen 20 s ago, when the workers' clock shows 100 s
-    await told(letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), alive_before, monkeypatch)
+    await expired_stage(letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), alive_before, monkeypatch)
     assert given == {"entered": pytest.approx(80.0, abs=0.1), "last_life": 11.0, "group_started": 10.0}
-    await told(letter(), nothing, monkeypatch)
+    await expired_stage(letter(), nothing, monkeypatch)
     assert given == {"entered": None, "last_life": None, "group_started": None}
 
 
 @pytest.mark.looptime
 async def test_only_expired_requests_have_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await told(letter(more={headers.X_FIRST_DEATH_REASON: "maxlen"}), nothing, monkeypatch) is None
+    assert await expired_stage(letter(more={headers.X_FIRST_DEATH_REASON: "maxlen"}), nothing, monkeypatch) is None
 
 
 @pytest.mark.parametrize(("value", "stage"), [(b"orphan", "orphan"), ("queue", "queue"), (7, None), (None, None)])

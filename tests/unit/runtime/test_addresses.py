@@ -118,9 +118,9 @@ def test_no_part_of_a_password_is_in_an_error_whatever_is_wrong_in_the_address(r
             read(address)
         except Exception as error:  # noqa: BLE001 - whatever it is, people see it
             refused += 1
-            told = "".join(traceback.format_exception(error)) + repr(error)
-            shown = {piece for piece in pieces if piece in told.lower()}
-            assert not shown, (address, told)
+            shown_text = "".join(traceback.format_exception(error)) + repr(error)
+            shown = {piece for piece in pieces if piece in shown_text.lower()}
+            assert not shown, (address, shown_text)
     assert refused > 100
 
 

@@ -37,23 +37,23 @@ def daemon(tmp_path: Path) -> DaemonProcess:
 def test_a_worker_that_was_being_started_when_the_daemon_was_killed_is_ended(daemon: DaemonProcess) -> None:
     # Given a daemon that is killed between the fork of a worker and its program's begin
     daemon.start(ready=False)
-    told = daemon.directory / "forked"
-    until(told.exists, what="a forked process")
-    forked = psutil.Process(int(told.read_text()))
+    pid_file = daemon.directory / "forked"
+    until(pid_file.exists, what="a forked process")
+    forked = psutil.Process(int(pid_file.read_text()))
     # When the pool is closed
     daemon.close()
     # Then the worker does not come to life
     assert not forked.is_running() or forked.status() == psutil.STATUS_ZOMBIE
 
 
-def stand_for_a_daemon(told: Path) -> None:
+def stand_for_a_daemon(pid_file: Path) -> None:
     """Fork what takes its time to become a worker, and print its number."""
     forked = os.fork()
     if not forked:
         time.sleep(600)
-    written = told.with_suffix(".tmp")
+    written = pid_file.with_suffix(".tmp")
     written.write_text(str(forked))
-    written.rename(told)
+    written.rename(pid_file)
     signal.pause()
 
 

@@ -32,24 +32,24 @@ class Recorder:
     """Stands for a line: keeps what leaves, and when on the loop's clock."""
 
     def __init__(self) -> None:
-        self.told: list[SentEvent] = []
+        self.sent: list[SentEvent] = []
         #: How many events left at once, of each time.
         self.sizes: list[int] = []
 
-    def send(self, key: str, told: list[dict[str, str | int]]) -> None:
+    def send(self, key: str, sent: list[dict[str, str | int]]) -> None:
         assert key == "42"
-        self.sizes.append(len(told))
+        self.sizes.append(len(sent))
         now = asyncio.get_running_loop().time()
-        self.told += [SentEvent(str(headers["x-event"]), now, headers) for headers in told]
+        self.sent += [SentEvent(str(headers["x-event"]), now, headers) for headers in sent]
 
     @property
     def names(self) -> list[str]:
-        return [event.event for event in self.told]
+        return [event.event for event in self.sent]
 
     @property
     def moments(self) -> list[float]:
         """When something left; what left together counts once."""
-        return sorted({event.at for event in self.told})
+        return sorted({event.at for event in self.sent})
 
 
 class Teller:
@@ -74,9 +74,9 @@ async def teller() -> Any:
 async def test_a_request_after_a_quiet_time_is_reported_at_once(teller: Teller) -> None:
     for _ in range(3):
         teller.tell(events.REQUEST_RECEIVED)
-        assert teller.line.told[-1].at == asyncio.get_running_loop().time()
+        assert teller.line.sent[-1].at == asyncio.get_running_loop().time()
         await asyncio.sleep(10 * GATHER_TIME_SECONDS)
-    assert len(teller.line.told) == 3
+    assert len(teller.line.sent) == 3
 
 
 async def test_requests_that_follow_one_another_are_reported_together_and_in_order(teller: Teller) -> None:
@@ -88,8 +88,8 @@ async def test_requests_that_follow_one_another_are_reported_together_and_in_ord
     # Twenty requests in two gathering times and a bit: one event at their begin, and the others in a batch after each
     assert len(teller.line.moments) == 3
     assert (len(teller.line.sizes), teller.line.sizes[0], sum(teller.line.sizes)) == (3, 1, 40)
-    told = [(event.event, event.headers["x-request-id"]) for event in teller.line.told]
-    assert told == [(name, str(number)) for number in numbers for name in (events.REQUEST_RECEIVED, events.FINISHED)]
+    sent = [(event.event, event.headers["x-request-id"]) for event in teller.line.sent]
+    assert sent == [(name, str(number)) for number in numbers for name in (events.REQUEST_RECEIVED, events.FINISHED)]
 
 
 async def test_the_last_event_of_a_burst_does_not_wait_for_another(teller: Teller) -> None:
@@ -120,7 +120,7 @@ async def test_a_burst_waits_only_in_a_bounded_number(teller: Teller) -> None:
     for _ in range(10 * MOST_WAITING):
         teller.tell(events.REQUEST_RECEIVED)
         assert len(teller.activity._waiting) < MOST_WAITING
-    assert len(teller.line.told) > 9 * MOST_WAITING
+    assert len(teller.line.sent) > 9 * MOST_WAITING
 
 
 async def test_what_waits_leaves_when_it_is_flushed_and_only_once(teller: Teller) -> None:
@@ -137,7 +137,7 @@ async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_le
     monkeypatch.setattr(events, "wall_ms", lambda: next(moments))
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
     await asyncio.sleep(2 * GATHER_TIME_SECONDS)
-    assert [event.headers["x-event-time"] for event in teller.line.told] == [1000, 2000, 3000]
+    assert [event.headers["x-event-time"] for event in teller.line.sent] == [1000, 2000, 3000]
 
 
 async def test_the_end_of_a_request_has_the_class_of_the_error_and_nothing_that_it_says(teller: Teller) -> None:
@@ -149,8 +149,8 @@ async def test_the_end_of_a_request_has_the_class_of_the_error_and_nothing_that_
         work = InFlight(request, cast("Any", None), 1.0, 1.0, 1.0, outcome=invoke(handler, request), finished=1.5)
         teller.activity.finished(work)
     await asyncio.sleep(2 * GATHER_TIME_SECONDS)
-    assert [event.headers["x-error"] for event in teller.line.told] == ["KeyError", "http.client.HTTPException"]
-    assert "secret" not in repr([event.headers for event in teller.line.told])
+    assert [event.headers["x-error"] for event in teller.line.sent] == ["KeyError", "http.client.HTTPException"]
+    assert "secret" not in repr([event.headers for event in teller.line.sent])
 
 
 async def test_a_worker_with_nothing_to_do_is_not_woken(teller: Teller) -> None:
@@ -173,7 +173,7 @@ async def test_a_request_that_found_a_worker_says_how_long_it_was_in_its_queue()
     assert queued(998_500) == 1500
     teller = Teller()
     teller.tell(events.REQUEST_RECEIVED, queued_ms=1500)
-    assert teller.line.told[0].headers["x-queued-ms"] == 1500
+    assert teller.line.sent[0].headers["x-queued-ms"] == 1500
 
 
 async def test_what_waited_for_a_start_was_tried_before_or_has_no_caller_does_not_count() -> None:

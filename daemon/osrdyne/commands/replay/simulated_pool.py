@@ -141,7 +141,7 @@ class Replay:
         self._over = False
         self._order = itertools.count()
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._told: list[PastEvent] = []
+        self._unread_events: list[PastEvent] = []
         self.tally = Tally()
 
     def run(self, calls: Iterable[PastCall]) -> Iterator[PastEvent]:
@@ -152,11 +152,11 @@ class Replay:
             self._pass(until=call.time_ms)
             self._now = call.time_ms
             self._arrive(call)
-            yield from self._told
-            self._told.clear()
+            yield from self._unread_events
+            self._unread_events.clear()
         self._over = True
         self._pass(until=math.inf)
-        yield from self._told
+        yield from self._unread_events
 
     def _pass(self, until: float) -> None:
         while True:
@@ -194,7 +194,9 @@ class Replay:
             tally.first = self._now
         tally.last = self._now
         identity = self._given.identity()
-        self._told.append(PastEvent(key, event, identity, self._now, worker_id, request_id, outcome, duration_ms))
+        self._unread_events.append(
+            PastEvent(key, event, identity, self._now, worker_id, request_id, outcome, duration_ms)
+        )
 
     # --- requests ---------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class DockerDriver:
         #: Groups whose start was requested while their container was stopping: the next container follows it.
         self._start_again: set[str] = set()
         #: Ids of containers whose end was reported lately: an event that comes after the listing is not a second end.
-        self._told: deque[str] = deque(maxlen=1000)
+        self._reported: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether the engine has given a container a log without a limit: so it does until it is started again.
         self._limit_logs = False
@@ -216,7 +216,7 @@ class DockerDriver:
         if event["Action"] == "kill":
             if attributes.get("signal") == "9":
                 self._stops.note_kill(container_id)
-        elif container_id not in self._told:
+        elif container_id not in self._reported:
             code = int(attributes["exitCode"]) if event["Action"] == "die" else None
             self._later(self._ended, container_id, key, name, code)
 
@@ -238,7 +238,7 @@ class DockerDriver:
             found = await self._engine.inspect(container_id)
             state = found["State"] if found else {}
             runs = bool(state.get("Running"))  # the engine has started it again, or will
-            if container_id in self._told or (exit_code is None and (runs or not found)):
+            if container_id in self._reported or (exit_code is None and (runs or not found)):
                 return
             exit_code = state.get("ExitCode", 0) if exit_code is None else exit_code
             called = found["Name"].lstrip("/") if found else its_name
@@ -259,7 +259,7 @@ class DockerDriver:
             refused = None
             if not runs:
                 if await self._engine.remove(container_id):
-                    self._told.append(container_id)
+                    self._reported.append(container_id)
                     self._stops.forget(container_id)
                 if name in self._start_again:
                     self._start_again.discard(name)

@@ -167,7 +167,7 @@ class Engine:
 
     async def _call(self, verb: Callable[[Any], Found]) -> Found:
         def work() -> Found:
-            with self._told():
+            with self._errors_as_refusals():
                 return verb(self._connected())
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -195,7 +195,7 @@ class Engine:
         return client
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_as_refusals(self) -> Iterator[None]:
         """Turn the library's exceptions into errors of ours."""
         try:
             yield

@@ -16,7 +16,7 @@ from osrdyne.drivers.base import GroupState, How, signal_name
 _WAITING = frozenset({"failed-before-auto-restart", "dead-before-auto-restart", "auto-restart", "auto-restart-queued"})
 
 #: Sub-states that a unit reaches only when its stop was requested.
-_TOLD_TO_STOP = frozenset({"stop", "stop-watchdog", "stop-sigterm", "stop-sigkill"})
+_STOPPING = frozenset({"stop", "stop-watchdog", "stop-sigterm", "stop-sigkill"})
 
 #: How a main process ended: values of `ExecMainCode` (waitid(2), si_code).
 _EXITED, _KILLED, _DUMPED = 1, 2, 3
@@ -105,9 +105,9 @@ class Snapshot:
         return self.runs or self.waits or self.job == 0
 
     @property
-    def told_to_stop(self) -> bool:
+    def stop_requested(self) -> bool:
         """Its stop, or a restart, was requested."""
-        return self.active == "deactivating" and self.sub in _TOLD_TO_STOP
+        return self.active == "deactivating" and self.sub in _STOPPING
 
 
 #: Property of systemd to field, where the value is taken as it is.
@@ -171,7 +171,7 @@ def _ended(before: Snapshot, after: Snapshot) -> bool:
 
 
 def _how(before: Snapshot, after: Snapshot) -> str:
-    if before.told_to_stop and (after.runs or after.result == "success"):
+    if before.stop_requested and (after.runs or after.result == "success"):
         return "was stopped, though not by this daemon"
     if after.runs:
         return "ended"  # how is known no more: the next run has begun
@@ -188,7 +188,7 @@ def _how(before: Snapshot, after: Snapshot) -> str:
 
 def _end(before: Snapshot, after: Snapshot) -> tuple[How, int | None]:
     """Return how a worker ended, as values; as `_how`."""
-    if before.told_to_stop and (after.runs or after.result == "success"):
+    if before.stop_requested and (after.runs or after.result == "success"):
         return How.STOPPED, None
     if after.runs:
         return How.UNKNOWN, None

@@ -55,7 +55,7 @@ class UnitWatch:
         if name in self._seen:
             return self._seen[name].gone == Snapshot(listed.active, listed.sub, int(bool(listed.job))).gone
         found = self._seen[name] = self._settled[name] = Snapshot(listed.active, listed.sub)
-        if found.told_to_stop:
+        if found.stop_requested:
             # Assume that a former daemon asked for it.
             self._asked[name] = _ANY
         return True

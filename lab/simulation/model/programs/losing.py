@@ -39,9 +39,9 @@ async def a_lost_queue_is_listed_and_answers_what_its_record_knows(bench: Bench)
     ]
     await channel.bind_queue("lost", "x", "again")
     await channel.unbind_queue("lost", "x", "again")
-    said = [await bench.never_led(queue) for queue in ("lost", "other", "none")]
+    never_led = [await bench.never_led(queue) for queue in ("lost", "other", "none")]
     await channel.delete_queue("lost")
-    return results, said, await bench.never_led("lost")
+    return results, never_led, await bench.never_led("lost")
 
 
 async def a_publish_to_a_lost_queue_holds_up_its_channel_and_no_other(bench: Bench) -> Any:

@@ -83,7 +83,7 @@ def command(
             else:
                 # Where an earlier one was cut short, the versions before still have what was made of it.
                 _only_newest(place)
-    _told(found, place, forgotten=yes, json=json)
+    _print_counts(found, place, forgotten=yes, json=json)
 
 
 def _forget(place: AnyLake, wanted: ForgetSelection) -> None:
@@ -99,7 +99,7 @@ def _only_newest(place: AnyLake) -> None:
             place.remove_older_versions(name)
 
 
-def _told(found: ForgetCounts, place: AnyLake, *, forgotten: bool, json: bool) -> None:
+def _print_counts(found: ForgetCounts, place: AnyLake, *, forgotten: bool, json: bool) -> None:
     events, rejects = found.rows["bronze"], found.rows["rejects"]
     if json:
         counts = {"events": events, "rejects": rejects, "sources": dict(found.sources)}

@@ -70,7 +70,7 @@ def command(
     follow: Annotated[bool, typer.Option("--follow", help="Go on with new events until Ctrl-C or SIGTERM.")] = False,
     on_gap: OnGap = ERROR,
     new_stream: Annotated[
-        bool, typer.Option("--new-stream", help="The stream was made anew: read it from its first event.")
+        bool, typer.Option("--new-stream", help="The stream was deleted and made again: read it from its first event.")
     ] = False,
     engine: options.Engine = AUTO,
     master: options.Master = None,
@@ -89,7 +89,7 @@ def command(
     begun = time.monotonic()
     with started("ingest", place, engine=engine, master=master, memory=memory) as session:
         if files:
-            done = ingest.ingest_files(session, place, files, rules=rules, progress=say)
+            done = ingest.ingest_files(session, place, files, rules=rules, progress=print_progress)
         else:
             done = ingest.ingest_stream(
                 session,
@@ -98,18 +98,18 @@ def command(
                 rules=rules,
                 follow=follow,
                 stop=_stopping(follow),
-                progress=say,
+                progress=print_progress,
             )
-    told(done, pool, place, time.monotonic() - begun, json=json)
+    print_outcome(done, pool, place, time.monotonic() - begun, json=json)
 
 
 def absolute(uri_file: Path | None) -> str | None:
-    """Return the path of the file with the address for executors, too, which have folders of their own."""
+    """Return an absolute path: Spark's executors read the file too, from working directories of their own."""
     return None if uri_file is None else str(uri_file.absolute())
 
 
 def _stopping(follow: bool) -> Event:
-    """Return what is set when a person wants the end; what is begun is finished first, while the broker answers."""
+    """Return an event that Ctrl-C and SIGTERM set. If the broker answers, the batch in hand is finished first."""
     stop = Event()
 
     def on_signal(*_: object) -> None:
@@ -121,13 +121,13 @@ def _stopping(follow: bool) -> Event:
     return stop
 
 
-def say(so_far: IngestProgress) -> None:
-    """Say on standard error how far a run is."""
+def print_progress(so_far: IngestProgress) -> None:
+    """Print on standard error how far a run is."""
     part = f"{100 * so_far.done / so_far.total:.0f} %" if so_far.total else "-"
     typer.echo(f"  {part:>5}  {so_far.events:,} events, {so_far.rejects:,} rejects", err=True)
 
 
-def told(done: IngestProgress, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
+def print_outcome(done: IngestProgress, pool: str, place: AnyLake, seconds: float, *, json: bool) -> None:
     """Print what a run has done."""
     if json:
         more = {"known_files": done.known_files, "seconds": round(seconds, 1)}

@@ -116,7 +116,7 @@ Price = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]
 
-#: Where tables are unless somebody says otherwise.
+#: Where tables are unless an option says otherwise.
 DEFAULT_LAKE = "lake"
-#: Of an engine, where nobody has said anything: what bounds its memory on one machine.
+#: The memory of an engine on one machine, unless an option says otherwise.
 DEFAULT_MEMORY = "2g"

@@ -35,7 +35,7 @@ class Steps:
         self._end("failed after " if kind is not None else "")
 
     def __call__(self, name: str, number: int = 1, of: int = 1) -> None:
-        """End the part before, and begin one: `name`, the how manieth, of how many."""
+        """End the part before, and begin the next: `name`, its number from 1, and how many there are."""
         self._end()
         self._name, self._begun = name, time.monotonic()
         typer.echo(f"  {number}/{of} {name} ... ", err=True, nl=False)

@@ -115,7 +115,7 @@ def command(
     if json:
         print_json(found.to_json())
     else:
-        found.tell()
+        found.print_text()
 
 
 def for_settings(
@@ -145,7 +145,7 @@ class _Outcome:
 
     document: dict[str, Any]
     #: In words.
-    said: Sequence[str]
+    lines: Sequence[str]
     edits: Sequence[FileChange]
     written: Sequence[FileChange]
 
@@ -153,8 +153,8 @@ class _Outcome:
         diffs = [{"file": str(edit.path), "diff": edit.diff(), "written": edit in self.written} for edit in self.edits]
         return {**self.document, "changes": diffs}
 
-    def tell(self) -> None:
-        for words in self.said:
+    def print_text(self) -> None:
+        for words in self.lines:
             typer.echo(words)
         for edit in self.edits:
             as_it_is = edit.diff() or f"{edit.path} has these settings already"
@@ -204,13 +204,13 @@ def _find(place: AnyLake, asked: _Options, *, engine: str, master: str | None, m
         or list(before[-1].files if before else ()),
     }
     place.write_file(FILE, json_text.dumps(document))
-    said = [text.render(found)]
+    lines = [text.render(found)]
     if review is not None:
-        said.append("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
-    said += [f"not yet: {each}" for each in found_waits]
+        lines.append("\n" + promises_text.render(before[-1], review, by_hand=by_hand))
+    lines += [f"not yet: {each}" for each in found_waits]
     if back:
-        said.append("what is recommended above waits for that: go back first, and run this again")
-    return _Outcome(document, said, edits, written)
+        lines.append("what is recommended above waits for that: go back first, and run this again")
+    return _Outcome(document, lines, edits, written)
 
 
 def _asked(there: PoolSettings, unbind: float | None, stop: float | None, goal: str) -> advice.AdviceRequest:

@@ -106,16 +106,16 @@ def with_recommendation(found: ReportContent, lake: AnyLake) -> ReportContent:
         return found
     try:
         document = foreign_json.read(content, most=foreign_json.MOST_BYTES_OF_ENGINES)
-        said, reviewed = evidence(document), review(document)
+        found_evidence, reviewed = evidence(document), review(document)
         reasons = "; ".join(document["reasons"])
         files = tuple((str(option), str(file)) for option, file in document.get("files", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(
-            f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
+            f"{lake.where}/{FILE} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it again"
         ) from None
     return dataclasses.replace(
         found,
-        evidence=said,
+        evidence=found_evidence,
         review=reviewed,
         files=files,
         no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence,

@@ -80,10 +80,12 @@ def command(
     with lake_at(lake, pool).only_writer("run"), _within(seconds, time_limit, done):
         with done.step("ingest") as outcome, started("ingest", place, **how) as session:
             address, rules = ingest_command.absolute(uri_file), IngestRules(on_gap=on_gap)
-            taken = ingest.ingest_stream(session, place, uri_file=address, rules=rules, progress=ingest_command.say)
+            taken = ingest.ingest_stream(
+                session, place, uri_file=address, rules=rules, progress=ingest_command.print_progress
+            )
             outcome |= ingest_command.counts(taken)
         if not place.exists("bronze"):
-            done.tell(f"the stream of {pool} has no events yet")
+            done.say(f"the stream of {pool} has no events yet")
         else:
             with done.step("tables") as outcome:
                 outcome["rows"] = tables.make(place, **how)
@@ -95,7 +97,7 @@ def command(
     if json:
         print_json({"pool": pool, "lake": place.where, **done.parts, "seconds": took})
         return
-    done.tell(f"run of {pool} in {place.where}, {took} s")
+    done.say(f"run of {pool} in {place.where}, {took} s")
 
 
 class _RunProgress:
@@ -117,20 +119,20 @@ class _RunProgress:
         except (OsrdyneError, PipelineError, OSError) as error:
             raise self.halfway(error) from error
         self.parts[name] = outcome
-        self.tell(f"{name}: {_line(name, outcome)}")
+        self.say(f"{name}: {_line(name, outcome)}")
 
     def halfway(self, error: Exception) -> PartlyDone:
         """Return the error of the run: its step, and what was done before."""
         return PartlyDone(CannotAsk(f"{self.at}: {error}"), self.parts)
 
-    def tell(self, line: str) -> None:
+    def say(self, line: str) -> None:
         """Print a line for a person."""
         if not self._json:
             typer.echo(line)
 
 
 def _line(step: str, outcome: dict[str, Any]) -> str:
-    """Return what a person is told of a step."""
+    """Return the line about a step for a person."""
     if step == "ingest":
         return f"{outcome['events']:,} new events, {outcome['rejects']:,} rejects"
     if step == "tables":

@@ -177,8 +177,8 @@ def _start(name: str, master: str | None, memory: str) -> SparkSession:
 
 
 def _line(error: Exception) -> str:
-    said = re.search(r"(?:Exception|Error): ([^\n]+)", str(error))
-    return said.group(1) if said else next(iter(str(error).splitlines()), type(error).__name__)
+    match = re.search(r"(?:Exception|Error): ([^\n]+)", str(error))
+    return match.group(1) if match else next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _words(error: Exception) -> str:
@@ -188,6 +188,6 @@ def _words(error: Exception) -> str:
         return f"Java ran out of memory: give more by --memory; {Log.hint()}"
     if found := re.search(r"osrdyne_pipeline\.errors\.\w+: (.+)", text):
         return found.group(1)
-    said = re.search(r"(?:Caused by: )?[\w.]+(?:Exception|Error): ([^\n]+)", text)
-    first = said.group(1) if said else next(iter(text.splitlines()), type(error).__name__)
+    match = re.search(r"(?:Caused by: )?[\w.]+(?:Exception|Error): ([^\n]+)", text)
+    first = match.group(1) if match else next(iter(text.splitlines()), type(error).__name__)
     return f"Spark could not do it: {first[:_LONGEST]}; {Log.hint()}"

@@ -31,8 +31,8 @@ def command(
 ) -> None:
     """Make silver and gold from bronze: requests, lives of groups, and an answer to each question.
 
-    They are made anew as a whole; from the same events they are the same, row for row. Readers see the old tables or
-    the new ones.
+    Each run makes all of them again; from the same events they are the same, row for row. Readers see the old tables
+    or the new ones.
     """
     begun = time.monotonic()
     place = lake_at(lake, pool)
@@ -47,7 +47,7 @@ def command(
 
 
 def make(place: AnyLake, *, engine: str, master: str | None, memory: str) -> dict[str, int]:
-    """Make the tables anew, and return the rows of each. Raises `PipelineError`."""
+    """Make all tables again, and return how many rows each has. Raises `PipelineError`."""
     if not place.exists("bronze"):
         raise LakeError(f"there are no events of {place.pool} in {place.where}: osrdyne pipeline ingest brings them")
     place.check_writable()

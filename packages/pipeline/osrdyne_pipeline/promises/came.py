@@ -37,7 +37,7 @@ class DaysSince:
     #: What the settings before the change would have done to these calls, and what those after it do.
     former: ReplayOutcome
     promised: ReplayOutcome
-    #: What came: requests that found no queue, and hours of groups; None where no event tells of these.
+    #: What came: requests that found no queue, and hours of groups; None where no event reports these.
     cold: Integers
     hours: Floats | None
 
@@ -93,7 +93,7 @@ def _replayed(part: Calls, pool: PoolSettings, begin: float, end: float) -> Repl
 def came(tables: Tables, keys: Sequence[str], begin: float, end: float) -> tuple[Integers, Floats | None]:
     """Return cold requests, and hours of groups, of each key on the whole days from `begin` to `end`.
 
-    Hours are None where no event tells of them.
+    Hours are None where no event reports them.
     """
     first, last = (datetime.fromtimestamp(edge, UTC).date().isoformat() for edge in (begin, end))
     days = f"where day >= date '{first}' and day < date '{last}' group by key"

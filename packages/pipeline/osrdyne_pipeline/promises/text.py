@@ -37,26 +37,28 @@ def render(change: AppliedChange, found: Review, *, by_hand: bool = False) -> st
 
 def notes(change: AppliedChange, found: Review, *, by_hand: bool = False) -> list[str]:
     """Return what follows from a comparison, a sentence each."""
-    told = [HINTS[found.verdict]] if found.verdict in HINTS else []
+    sentences = [HINTS[found.verdict]] if found.verdict in HINTS else []
     if by_hand:
-        told.append("the file has other settings than this change: they were changed since, and nothing is taken back")
-        return told
+        sentences.append(
+            "the file has other settings than this change: they were changed since, and nothing is taken back"
+        )
+        return sentences
     total = found.total
     if total is None or change.promise is None:
-        return told
+        return sentences
     if total.cold.other_calls or total.hours.other_calls:
-        told.append(
+        sentences.append(
             "people call in other ways than before: on the calls that came, cold starts would be "
             f"{_part(total.cold)} and worker-hours {_part(total.hours)} of before"
         )
     if found.worse_than_before:
-        told.append("with the calls that came, the settings before would have done better")
+        sentences.append("with the calls that came, the settings before would have done better")
     if found.back:
-        told.append("going back to the settings before is proposed")
+        sentences.append("going back to the settings before is proposed")
     elif found.back_keys:
         keys = "1 key" if len(found.back_keys) == 1 else f"{len(found.back_keys)} keys"
-        told.append(f"going back to the settings before is proposed for {keys}")
-    return told
+        sentences.append(f"going back to the settings before is proposed for {keys}")
+    return sentences
 
 
 def _table(total: PromiseComparison, *, promised: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 What came is compared with a replay of the promised settings on the calls that came. So where people call more, or at
 other times, the promise is another one, and is not broken by that. The interval around it is that of the promise, as
-wide in parts of what the settings before would have done to the same calls.
+wide relative to what the settings before would have done to the same calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT, BROKEN, NOT_ENOUGH, NOT_MADE = "kept", "broken", "not enough yet", "not in
 LEAST_DAYS = 1
 LEAST_IDLE = 50
 LEAST_IDLE_OF_KEY = 20
-#: The interval of all keys is at least so wide to each side, in parts of what is expected, and that of one key.
+#: The interval of all keys is at least so wide to each side, relative to what is expected, and that of one key.
 WIDTH = 0.05
 WIDTH_OF_KEY = 0.2
 #: Standard deviations of a count that chance may be off: for all keys, and for one of many.
@@ -39,7 +39,7 @@ AS_BEFORE = Ratio(1.0, 1.0, 1.0)
 class Measure:
     """Cold starts or worker-hours, on the calls that came."""
 
-    #: In parts of before, on the days that the promise was made of.
+    #: Relative to before, on the days that the promise was made of.
     promised: Ratio
     #: What the settings before would have done, what those in force are expected to do, and from where to where.
     before: float

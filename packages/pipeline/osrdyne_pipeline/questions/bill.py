@@ -8,7 +8,7 @@ that they sum to the busy time exactly. What is left of a group's time is idle, 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import BILL
 from osrdyne_pipeline.silver.days import DAY_MS, day_of

@@ -7,7 +7,7 @@ The class of an error is read from the output of a worker: of the last line that
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import CAUSES, STARTS
 from osrdyne_protocol import events as names
@@ -74,7 +74,7 @@ def starts(events: DataFrame) -> DataFrame:
         F.startswith("detail", F.lit(_STUCK)), F.lit(False)
     )
     ended = (F.col("event") == names.WORKER_ENDED) & F.col("began").eqNullSafe(0) & ~on_purpose
-    told = events.where(
+    reported = events.where(
         F.col("event").isin(names.STARTED, names.REQUEST_RECEIVED, names.WORKER_ENDED, names.START_FAILED)
     ).select(
         "key",
@@ -85,11 +85,11 @@ def starts(events: DataFrame) -> DataFrame:
         ((F.col("event") == names.START_FAILED) | ended).alias("failed"),
     )
     by_day = (
-        told.where("good or failed")
+        reported.where("good or failed")
         .groupBy("key", "day")
         .agg(F.count_if("started").alias("started"), F.max(F.when(F.col("good"), F.col("time_ms"))).alias("good_ms"))
     )
-    bad = told.where("failed").select("key", "day", F.col("time_ms").alias("failed_at"))
+    bad = reported.where("failed").select("key", "day", F.col("time_ms").alias("failed_at"))
     since = F.col("failed_at").isNotNull() & F.coalesce(F.col("failed_at") > F.col("good_ms"), F.lit(True))
     return (
         by_day.join(bad, ["key", "day"], "left")

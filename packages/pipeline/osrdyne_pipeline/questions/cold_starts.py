@@ -7,14 +7,14 @@ cold and adds nothing to the waits, which are not known.
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.questions.percentiles import percentile
 from osrdyne_pipeline.schemas import COLD_STARTS
 
 
 def cold_starts(requests: DataFrame, lives: DataFrame) -> DataFrame:
-    """Return COLD_STARTS of REQUESTS and LIVES. A start counts on its own day, also when nobody asked for it."""
+    """Return COLD_STARTS of REQUESTS and LIVES. A start counts on its own day, also when no request caused it."""
     waited_ms = F.coalesce("received_ms", "done_ms") - F.col("seen_ms")
     asked = requests.select(
         "key",

@@ -7,16 +7,16 @@ outright:
 - `none`: no worker was handed it
 - `gave back`: workers gave it back each time
 - `hung`: the daemon stopped the group as stuck while a worker had it
-- `crashed`: a worker, or a group, of its key began anew after the first hand-out and within a minute of the end
-- `silent`: it was not finished, and nothing began anew: held too long, or the events of it were lost
+- `crashed`: a worker, or a group, of its key started again after the first hand-out and within a minute of the end
+- `silent`: it was not finished, and nothing started again: held too long, or its events were lost
 
-A replica that an autoscaler added meanwhile looks like a worker that began anew.
+A replica that an autoscaler added meanwhile looks like a worker that started again.
 """
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import FAILURES
 from osrdyne_protocol import events as names
@@ -25,9 +25,9 @@ from osrdyne_protocol import statuses
 #: A crash on the last hand-out is followed by a new start, which the daemon's back-off puts off, and the dead letter
 #: does not wait for.
 NOTICE_MS = 60_000
-#: How the daemon's reason for stopping a group begins that takes no requests.
+#: How the daemon's reason begins when it stops a group that takes no requests.
 _STUCK = "stuck"
-#: Longest that a reason or a shape is told, in characters.
+#: The longest reason or shape in the table, in characters.
 _LENGTH = 80
 _CAUSE = ("reason", "worker_exit", "shape")
 
@@ -57,7 +57,7 @@ def failures(requests: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _with_signs(failed: DataFrame, events: DataFrame) -> DataFrame:
-    """Add `anew_ms`, the last start on the key until the notice is over, and `stuck_ms`, the last stop as stuck."""
+    """Add `restart_ms`, the last start on the key until the notice is over, and `stuck_ms`, the last stop as stuck."""
     started = F.col("event").isin(names.STARTED, names.GROUP_STARTED)
     stuck = (F.col("event") == names.GROUP_STOPPED) & F.startswith("outcome", F.lit(_STUCK))
     signs = (
@@ -67,7 +67,7 @@ def _with_signs(failed: DataFrame, events: DataFrame) -> DataFrame:
             "key",
             F.col("time_ms").alias("at_ms"),
             F.lit(0).alias("sign"),
-            F.when(started, F.col("time_ms")).alias("anew_ms"),
+            F.when(started, F.col("time_ms")).alias("restart_ms"),
             F.when(stuck, F.col("time_ms")).alias("stuck_ms"),
         )
     )
@@ -77,7 +77,7 @@ def _with_signs(failed: DataFrame, events: DataFrame) -> DataFrame:
     )
     return (
         asked.unionByName(signs, allowMissingColumns=True)
-        .withColumn("anew_ms", F.max("anew_ms").over(so_far))
+        .withColumn("restart_ms", F.max("restart_ms").over(so_far))
         .withColumn("stuck_ms", F.max("stuck_ms").over(so_far))
         .where("sign = 1")
     )
@@ -89,7 +89,7 @@ def _worker_exit() -> Column:
         .when(F.col("deliveries") == 0, "none")
         .when(F.col("deliveries") == F.col("returns"), "gave back")
         .when(F.col("stuck_ms") > F.col("received_ms"), "hung")
-        .when(F.col("anew_ms") > F.col("received_ms"), "crashed")
+        .when(F.col("restart_ms") > F.col("received_ms"), "crashed")
         .otherwise("silent")
     )
 

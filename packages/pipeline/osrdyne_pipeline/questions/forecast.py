@@ -1,7 +1,7 @@
 """Capacity for the day after the last: requests, and workers busy at once, by class of keys and hour of the day.
 
-Seasonal: the mean of the same hour on earlier days, of the same weekday once there are two of it. Days and hours
-without requests count as none; a first or last day that the history holds only in part counts as it is.
+Seasonal: the mean of the same hour on earlier days, of the same weekday once the history has two of it. Days and hours
+without requests count as zero; a first or last day that the history holds only in part counts as it is.
 
 The upper bound is one that one hour in twenty exceeds, if days go on to differ as they did: from the variance between
 days, taken to be no less than that of calls that come by chance, and larger the fewer days there are. The column
@@ -11,12 +11,12 @@ days, taken to be no less than that of calls that come by chance, and larger the
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import FORECAST
 from osrdyne_pipeline.silver.days import HOUR_MS
 
-#: So many of one weekday are needed for days of the week to differ.
+#: With fewer weeks of history than this, the days of the week are taken to be alike.
 WEEKS = 2
 #: Standard deviations above the mean that one in twenty exceeds.
 BOUND = 1.645
@@ -26,7 +26,7 @@ def forecast(demand: DataFrame, classes: DataFrame) -> DataFrame:
     """Return FORECAST of DEMAND and KEY_CLASSES; no rows without demand."""
     observed = _observed(demand, classes)
     mean, workers = F.col("mean"), F.col("mean_workers")
-    # Of the mean itself, too, no more is known than its days tell.
+    # The mean itself is uncertain, too: it comes from these days alone.
     unsure = 1 + 1 / F.col("days")
     requests_variance = F.greatest(F.col("variance"), mean) * unsure
     workers_variance = F.col("workers_variance") * unsure + workers
@@ -41,7 +41,7 @@ def forecast(demand: DataFrame, classes: DataFrame) -> DataFrame:
 
 
 def _observed(demand: DataFrame, classes: DataFrame) -> DataFrame:
-    """One row a class and hour of the day to come: mean and variance over the days that it is like."""
+    """One row a class and hour of the day to come: mean and variance over the days of the history that count for it."""
     per_hour = (
         demand.join(classes.select("key", "class"), on="key", how="inner")
         .groupBy("class", "day", F.expr(f"int(hour_ms div {HOUR_MS} % 24)").alias("hour"))
@@ -64,7 +64,7 @@ def _observed(demand: DataFrame, classes: DataFrame) -> DataFrame:
     alike = F.col("on").isNotNull() & (~F.col("weekly") | (F.datediff("next", "on") % 7 == 0))
     return (
         joined.groupBy("class", "hour", "next", "days")
-        # In the order of their days: the same sum each time, to the last bit.
+        # In the order of their days, so that floating-point sums are equal each time, to the last bit.
         .agg(F.sort_array(F.collect_list(F.when(alike, F.struct("on", "requests", "run_ms")))).alias("hours"))
         .withColumn("counts", F.transform("hours", lambda hour: hour["requests"].cast("double")))
         .withColumn("busy", F.transform("hours", lambda hour: hour["run_ms"] / F.lit(HOUR_MS)))
@@ -86,6 +86,6 @@ def _mean(values: str) -> Column:
 
 def _variance(values: str, mean: str) -> Column:
     """Variance of a sample, days without a value being zero; zero where there is but one day."""
-    told = F.transform(values, lambda value: (value - F.col(mean)) * (value - F.col(mean)))
-    untold = (F.col("days") - F.size(values)) * F.col(mean) * F.col(mean)
-    return F.when(F.col("days") > 1, (_total(told) + untold) / (F.col("days") - 1)).otherwise(0.0)
+    squares = F.transform(values, lambda value: (value - F.col(mean)) * (value - F.col(mean)))
+    empty_days = (F.col("days") - F.size(values)) * F.col(mean) * F.col(mean)
+    return F.when(F.col("days") > 1, (_total(squares) + empty_days) / (F.col("days") - 1)).otherwise(0.0)

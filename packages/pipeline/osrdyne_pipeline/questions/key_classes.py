@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.questions.percentiles import percentile
 from osrdyne_pipeline.schemas import KEY_CLASSES
@@ -15,7 +15,7 @@ from osrdyne_pipeline.silver.days import DAY_MS
 
 HEAVY, STEADY, RARE = "heavy", "steady", "rare"
 
-#: A key with fewer requests than this tells too little about its gaps.
+#: With fewer requests than this, too little is known about a key's gaps.
 FEWEST = 10
 #: A key of which half the gaps are as long as this, in milliseconds, is rare.
 RARE_GAP_MS = DAY_MS

@@ -6,7 +6,7 @@ What a group costs is its own time. How many workers it had is the autoscaler's,
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import WORKER_HOURS
 

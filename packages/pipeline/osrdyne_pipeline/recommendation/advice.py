@@ -95,7 +95,7 @@ class KnownCalls:
 
 
 def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:
-    """The same from calls, and from the class of each key."""
+    """Return the recommendation from calls and from the class of each key."""
     parts = evidence.split(calls, ask.train_weeks, ask.held_weeks, ask.folds)
     reasons = _too_little(calls, parts)
     if reasons or parts is None:
@@ -153,7 +153,7 @@ def _too_little(calls: Calls, parts: Split | None) -> tuple[str, ...]:
         )
     gaps = int(np.count_nonzero(np.isfinite(calls.before)))
     if gaps < LEAST_GAPS:
-        found.append(f"there are {gaps} idle gaps in it; {LEAST_GAPS} are needed to tell a delay from chance")
+        found.append(f"there are {gaps} idle gaps in it; {LEAST_GAPS} are needed to distinguish a delay from chance")
     return tuple(found)
 
 
@@ -165,7 +165,7 @@ def _against(one: CandidateResult, found: RecommendationEvidence, goal: str) -> 
         (one.hours, "worker-hours", MORE_HOURS) if goal == "cold" else (one.cold, "cold starts", MORE_COLD)
     )
     if found.weeks < LEAST_HELD:
-        reasons.append(f"{held} there is no spread; {LEAST_HELD} are needed to tell a change from chance")
+        reasons.append(f"{held} there is no spread; {LEAST_HELD} are needed to distinguish a change from chance")
     if goal_ratio.high >= 1:
         reasons.append(
             f"{held} {goal_name} are {goal_ratio.value:.2f} of today's, with 95 % confidence "

@@ -113,7 +113,7 @@ class Calls:
 
 
 class Tables(Protocol):
-    """What answers queries, in words that Spark and DuckDB both understand."""
+    """What answers queries, in SQL that Spark and DuckDB both understand."""
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query."""

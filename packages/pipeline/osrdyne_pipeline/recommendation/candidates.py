@@ -12,7 +12,7 @@ from functools import reduce
 from operator import add
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.recommendation.calls import ORDER
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS

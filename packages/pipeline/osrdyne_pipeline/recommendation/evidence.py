@@ -1,7 +1,8 @@
-"""Judges ours on weeks that it has not seen, beside today's delays and the hybrid histogram policy.
+"""Judges our policy on weeks that it has not seen, beside today's delays and the hybrid histogram policy.
 
-Rolling: each fold is found on the weeks before its own and replayed on its own. Numbers are pooled over the folds;
-their intervals come from drawing weeks again (bootstrap, with a fixed seed). A short history is judged by days.
+Rolling: the policy of each fold is found on the weeks before it, and replayed on the fold's own weeks. Numbers are
+pooled over the folds; their intervals come from drawing weeks again (bootstrap, with a fixed seed). A short history is
+judged by days.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed, his
 from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
 from osrdyne_pipeline.recommendation.warm import Cells
 
+#: Draws of the bootstrap.
 DRAWS = 1000
 #: Hours count as equal up to this.
 EQUAL_HOURS = 1.02
-#: What is asked of the percentile beside today's, and of ours beside the histogram.
+#: Targets: for the percentile relative to today's, and for our policy relative to the histogram's.
 HALF = 0.5
 PEER = 1.02
-#: A history of fewer weeks is judged by days, for few weeks say little; and one of fewer days is not judged at all.
+#: A history of fewer weeks is judged by days, because few weeks show little. One of fewer days is not judged at all.
 LEAST_WEEKS = 8
 LEAST_DAYS = 7
 #: Most folds of a history that is judged by days.
@@ -44,7 +46,7 @@ DAY_FOLDS = 3
 #: Upper 97.5 % points of Student's t by degrees of freedom, from 1 on: few days or weeks have wide intervals.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 NORMAL = 1.96
-#: Points of our trade-off curve: worker-hours in parts of today's.
+#: Points of our trade-off curve: worker-hours relative to today's.
 BUDGETS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 LABELS = {
@@ -61,7 +63,7 @@ LABELS = {
 }
 
 
-#: For each goal the candidates, from the one that can do most on, and what each may set.
+#: For each goal the candidates, the most capable first. Each may set windows, and spans after the last activity.
 CANDIDATES: Mapping[str, Mapping[str, tuple[bool, bool]]] = {
     "cold": {"ours": (True, True), "prewarms": (False, True), "delays": (False, False)},
     "hours": {"cheaper": (True, True), "cheaper_prewarms": (False, True), "cheaper_delays": (False, False)},
@@ -114,7 +116,7 @@ class CandidateComparison:
 
     evidence: RecommendationEvidence
     today: ReplayOutcome
-    #: Of each candidate, the 75th percentile in parts of today's.
+    #: Of each candidate, the 75th percentile relative to today's.
     rates: Mapping[str, Ratio]
     #: Cold starts that an hour saves where ours stops spending, on average over the folds.
     price: float
@@ -133,7 +135,7 @@ def judge(
     goal: str,
     delays: tuple[float, float],
 ) -> CandidateComparison:
-    """Replay all policies on every fold's held-out days. The reasons against candidates are left to who advises.
+    """Replay all policies on every fold's held-out days. `advice` adds the reasons against candidates.
 
     `delays` are today's of keys without settings of their own: until unbound, and until stopped.
     """
@@ -151,7 +153,7 @@ def judge(
                 units.setdefault(name, []).append(replay(part, policy, start, start + parts.unit))
     labels = _labels(*delays, own=int(np.count_nonzero(_own(today, *delays))))
     results = {name: _result(name, label, units[name]) for name, label in labels.items() if name in units}
-    # Today's settings of single keys would go with it.
+    # It would remove today's settings of single keys.
     late = goal == "cold" and not _own(today, *delays).any()
     names = [*CANDIDATES[goal], *([SAME_TIME] if late else [])]
     ratios = {name: _ratios(units[name], units["today"], seed) for name in names}
@@ -167,7 +169,7 @@ def judge(
     )  # fmt: skip
     fixed_hours, fixed_cold = by_delay(calls, first, last)
     curve = zip(DELAYS.tolist(), fixed_cold.sum(1).tolist(), fixed_hours.sum(1).tolist(), strict=True)
-    along = sorted(
+    by_hours = sorted(
         (pooled(units[f"budget {part}"]) for part in BUDGETS), key=lambda outcome: float(outcome.hours.sum())
     )
     return CandidateComparison(
@@ -176,7 +178,7 @@ def judge(
         {name: ratio[1] for name, ratio in ratios.items()},
         float(np.mean(prices)),
         tuple(TradeoffPoint(*point) for point in curve),
-        tuple(TradeoffPoint(None, float(outcome.cold.sum()), float(outcome.hours.sum())) for outcome in along),
+        tuple(TradeoffPoint(None, float(outcome.cold.sum()), float(outcome.hours.sum())) for outcome in by_hours),
         {name: units[name] for name in ("today", *names)},
     )
 
@@ -207,7 +209,7 @@ def promise(judged: CandidateComparison, name: str, own: Mapping[int, str], seed
 def _by_key(ours: list[Any], today: list[Any], draws: Integers) -> list[Ratio]:
     """Return the ratio of each key, a column of each unit."""
     mine, theirs = draws @ np.stack(ours), draws @ np.stack(today)
-    found = _parts(mine, theirs)
+    found = _relative(mine, theirs)
     return [_ratio(found[:, column], len(ours)) for column in range(found.shape[1])]
 
 
@@ -286,15 +288,15 @@ def _result(name: str, label: str, weeks: list[ReplayOutcome]) -> PolicyResult:
 
 
 def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) -> tuple[Ratio, Ratio, Ratio]:
-    """Return ours in parts of today's: cold starts, the percentile of rates, hours."""
+    """Return ours relative to today's: cold starts, the percentile of rates, hours."""
     draws = _draws(len(ours), seed)
     found = [_measures(ours, draws), _measures(today, draws)]
-    cold, rates, hours = (_ratio(_parts(mine, theirs), len(ours)) for mine, theirs in zip(*found, strict=True))
+    cold, rates, hours = (_ratio(_relative(mine, theirs), len(ours)) for mine, theirs in zip(*found, strict=True))
     return cold, rates, hours
 
 
-def _parts(mine: Floats, theirs: Floats) -> Floats:
-    """Return one in parts of the other. Of nothing, nothing is all of it, and anything is more."""
+def _relative(mine: Floats, theirs: Floats) -> Floats:
+    """Return one relative to the other. Where both are 0 it is 1; where only the other is 0 it is more than 1."""
     return np.divide(mine, theirs, out=np.where(mine > 0, 1.0 + mine, 1.0), where=theirs > 0)
 
 
@@ -305,12 +307,12 @@ def _draws(units: int, seed: int) -> Integers:
     return np.concatenate([np.ones((1, units), np.int64), np.stack(draws)])
 
 
-def _ratio(line: Floats, units: int) -> Ratio:
-    """Return the value of all units, which comes first, and the interval of the draws after it."""
-    # A bootstrap of few units is too narrow by what Student's t is wider than the normal distribution.
+def _ratio(values: Floats, units: int) -> Ratio:
+    """Return the value of all units, which comes first, with the interval of the draws, which follow."""
+    # A bootstrap of few units is too narrow, by the ratio of Student's t to the normal distribution.
     wider = STUDENT[units - 2] / NORMAL * np.sqrt(units / (units - 1)) if 2 <= units <= len(STUDENT) + 1 else 1.0
-    low, high = (max(0.0, float(line[0] + wider * (edge - line[0]))) for edge in _edges(line[1:]))
-    return Ratio(float(line[0]), low, high)
+    low, high = (max(0.0, float(values[0] + wider * (edge - values[0]))) for edge in _edges(values[1:]))
+    return Ratio(float(values[0]), low, high)
 
 
 def _edges(draws: Floats) -> list[float]:
@@ -337,16 +339,16 @@ def _targets(results: dict[str, PolicyResult]) -> tuple[EvidenceTarget, ...]:
     equal_peer = same.worker_hours <= EQUAL_HOURS * peer.worker_hours
     return (
         EvidenceTarget(
-            "75th percentile of cold-start rates, in parts of today's, at equal hours",
+            "75th percentile of cold-start rates, relative to today's, at equal hours",
             HALF,
             half,
             half <= HALF and equal,
         ),
         EvidenceTarget(
-            "cold starts, in parts of the histogram's, at equal hours", PEER, cold, cold <= PEER and equal_peer
+            "cold starts, relative to the histogram's, at equal hours", PEER, cold, cold <= PEER and equal_peer
         ),
         EvidenceTarget(
-            "75th percentile, in parts of the histogram's, at equal hours", PEER, rate, rate <= PEER and equal_peer
+            "75th percentile, relative to the histogram's, at equal hours", PEER, rate, rate <= PEER and equal_peer
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Ours: for each key the settings that fit how it is called, out of the calls of some days, within a budget of hours.
+"""Our policy: from the calls of some days, settings for each key that fit how it is called, within a budget of hours.
 
 `choices` has what may be chosen for a key. Hours are spent where each saves the most cold starts; before that, most
 keys are held to a cold-start rate. What is promised is counted on days that the settings of a key were not learnt from.
@@ -21,17 +21,17 @@ from osrdyne_pipeline.recommendation.warm import Cells
 
 #: Fewer stretches of activity than this say nothing about a key.
 LEAST_STRETCHES = 8
-#: Of the budget, what is spent: on days not seen it becomes a little more.
+#: The share of the budget that is spent: on other days the same settings cost a little more.
 SPENT = 0.99
-#: Of today's cold starts, what is aimed at where hours are to be saved, for the same reason.
+#: The share of today's cold starts that is aimed at where hours are to be saved, for the same reason.
 KEPT = 0.95
 #: The percentile over keys of their cold-start rates that is to be halved.
 PERCENTILE = 0.75
-#: The share of keys held to a cold-start rate: a little more than 75 %, for the same reason; and that rate in parts of
+#: The share of keys held to a cold-start rate: a little more than 75 %, for the same reason; and that rate relative to
 #: today's 75th percentile, the first that the budget allows.
 SHARE = 0.78
 AIMS = (0.45, 0.5, 0.6, 0.7, 0.8)
-#: Holding them may have so many times the cold starts that there are otherwise.
+#: Holding keys to that rate may cause at most so many times the cold starts that there are without it.
 HELD_COLD = 1.5
 
 
@@ -43,7 +43,7 @@ class FittingPlan:
     windows: bool = True
     prewarms: bool = True
     most_overrides: int = 500
-    #: Today's delays, which a key that nobody has called keeps in sum.
+    #: Today's delays, whose sum a key without calls keeps.
     kept: float = 1200.0
 
 
@@ -58,7 +58,7 @@ class FitResult:
     overrides: Integers
     #: Cold starts that the last hour saved.
     price: float
-    #: Hours, counted on days not learnt from; of today's on the same days, this is what is promised.
+    #: Hours, counted on days not learnt from. Relative to today's on the same days, they are what is promised.
     hours: float
 
 

@@ -28,7 +28,7 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Ours in parts of today's, with the 95 % interval of a bootstrap over held-out weeks or days."""
+    """Ours relative to today's, with the 95 % interval of a bootstrap over held-out weeks or days."""
 
     value: float
     low: float
@@ -51,7 +51,7 @@ class CandidateResult:
 
     name: str
     label: str
-    #: Hours in parts of today's, as its fits promised them.
+    #: Hours relative to today's, as its fits promised them.
     promised: float
     cold: Ratio
     hours: Ratio
@@ -91,7 +91,7 @@ class PromisedEffect:
     cold_after: int
     hours_before: float
     hours_after: float
-    #: After, in parts of before.
+    #: After, relative to before.
     cold: Ratio
     hours: Ratio
 

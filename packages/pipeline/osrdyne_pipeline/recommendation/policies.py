@@ -1,8 +1,8 @@
-"""Policies that are compared: for each key, from when to when after its last activity its group is kept.
+"""Policies that are compared: each says when, after a key's last activity, its group is stopped and started again.
 
 A request is cold when it finds no bound queue (the design's definition): at or past the unbind delay, and in no warm
-window. It starts its group when that has been stopped too: a stop delay later. Between the two it takes the way of an
-orphan, but waits for no start. Worker time is kept time: unbind and stop delay.
+window. It starts its group when that has been stopped too: a stop delay later. Between the two it is an orphan, but
+waits for no start. Worker time is kept time: unbind and stop delay.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def histogram(calls: Calls, since: float, until: float) -> KeepAlivePolicy:
     count = inside.sum(axis=1)
     mean = inside.mean(axis=1)
     variation = np.divide(inside.std(axis=1), mean, out=np.zeros(keys), where=mean > 0)
-    says = (variation >= REPRESENTATIVE) & (count >= bins[:, RANGE_MINUTES])
+    usable = (variation >= REPRESENTATIVE) & (count >= bins[:, RANGE_MINUTES])
     share = np.cumsum(inside, axis=1) / np.maximum(count, 1)[:, None]
     head, tail = (share >= HEAD).argmax(axis=1), (share >= TAIL).argmax(axis=1) + 1
-    pause[says] = np.floor(head[says] * (1 - MARGIN)) * 60.0
-    keep[says] = np.minimum(np.ceil(tail[says] * (1 + MARGIN)), RANGE_MINUTES) * 60.0
+    pause[usable] = np.floor(head[usable] * (1 - MARGIN)) * 60.0
+    keep[usable] = np.minimum(np.ceil(tail[usable] * (1 + MARGIN)), RANGE_MINUTES) * 60.0
     return KeepAlivePolicy(keep, np.zeros(keys), pause)
 
 

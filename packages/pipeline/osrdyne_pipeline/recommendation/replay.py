@@ -17,7 +17,7 @@ from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, Cells, cells_betw
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """By number of the key, over the days replayed. Hours are those of groups, running or idle."""
+    """Arrays with a value for each key, over the days replayed. Hours are those of groups, running or idle."""
 
     requests: Integers
     #: Requests that found no bound queue.
@@ -32,28 +32,28 @@ class ReplayOutcome:
         return np.asarray(self.cold[asked] / self.requests[asked])
 
     def percentile(self, share: float) -> float:
-        """Return the percentile over keys of these rates; 0 where nobody asked."""
+        """Return the percentile over keys of these rates; 0 where there were no calls."""
         rates = self.rates()
         return float(np.quantile(rates, share)) if len(rates) else 0.0
 
 
 def replay(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) -> ReplayOutcome:
-    """Replay [since, until); what was before counts as the state at the beginning."""
+    """Replay the calls from `since` to before `until`; earlier calls decide which groups are up at the beginning."""
     keys = len(calls.keys)
-    now = (calls.begin >= since) & (calls.begin < until)
-    cold, starts = _cold(calls, policy, now)
+    counted = (calls.begin >= since) & (calls.begin < until)
+    cold, starts = _cold_and_starts(calls, policy, counted)
     hours = _hours(calls, policy, since, until)
     return ReplayOutcome(
-        np.bincount(calls.key[now], calls.requests[now], keys).astype(np.int64),
-        np.bincount(calls.key[now], cold, keys).astype(np.int64),
-        np.bincount(calls.key[now], starts, keys).astype(np.int64),
+        np.bincount(calls.key[counted], calls.requests[counted], keys).astype(np.int64),
+        np.bincount(calls.key[counted], cold, keys).astype(np.int64),
+        np.bincount(calls.key[counted], starts, keys).astype(np.int64),
         hours,
     )
 
 
-def _cold(calls: Calls, policy: KeepAlivePolicy, now: Cells) -> tuple[Cells, Cells]:
-    key, begin = calls.key[now], calls.begin[now]
-    idle = begin - calls.before[now]
+def _cold_and_starts(calls: Calls, policy: KeepAlivePolicy, counted: Cells) -> tuple[Cells, Cells]:
+    key, begin = calls.key[counted], calls.begin[counted]
+    idle = begin - calls.before[counted]
     early = idle < policy.pause[key]
     cold = (idle >= policy.unbind[key]) | early
     stopped = (idle >= policy.unbind[key] + policy.stop[key]) | early
@@ -73,15 +73,15 @@ def _cold(calls: Calls, policy: KeepAlivePolicy, now: Cells) -> tuple[Cells, Cel
 def _hours(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) -> Floats:
     keys = len(calls.keys)
     keep = policy.unbind + policy.stop
-    again = np.minimum(calls.end + policy.pause[calls.key], calls.after)
-    gone = np.minimum(calls.end + keep[calls.key], calls.after)
+    kept_from = np.minimum(calls.end + policy.pause[calls.key], calls.after)
+    kept_until = np.minimum(calls.end + keep[calls.key], calls.after)
     begin, end = np.clip(calls.begin, since, until), np.clip(calls.end, since, until)
-    again, gone = np.clip(again, since, until), np.clip(gone, since, until)
-    seconds = np.bincount(calls.key, (end - begin) + np.maximum(gone - again, 0.0), keys)
+    kept_from, kept_until = np.clip(kept_from, since, until), np.clip(kept_until, since, until)
+    seconds = np.bincount(calls.key, (end - begin) + np.maximum(kept_until - kept_from, 0.0), keys)
     for number in sorted({*policy.warm, *policy.prewarm}):
         low, high = np.searchsorted(calls.key, [number, number + 1])
-        up = [np.stack([begin[low:high], end[low:high]], 1), np.stack([again[low:high], gone[low:high]], 1)]
-        # The stop delay follows each.
+        up = [np.stack([begin[low:high], end[low:high]], 1), np.stack([kept_from[low:high], kept_until[low:high]], 1)]
+        # A group outlives each span by the stop delay.
         after = np.array([0.0, policy.stop[number]])
         for span in policy.prewarm.get(number, ()):
             kept = calls.end[low:high, None] + span + after

@@ -45,7 +45,7 @@ def _evidence(found: RecommendationEvidence) -> list[str]:
         f"replayed on {weeks}, each time found on the {found.train_weeks} {found.unit} before:",
         head,
         *rows,
-        f"ours in parts of today's: {parts}, worker-hours {ratio(found.hours)}",
+        f"ours relative to today's: {parts}, worker-hours {ratio(found.hours)}",
     ]
 
 

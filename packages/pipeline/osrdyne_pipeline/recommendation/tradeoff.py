@@ -18,11 +18,11 @@ from osrdyne_pipeline.recommendation.calls import Floats, Integers
 
 @dataclass(frozen=True)
 class Frontier:
-    """One key's options worth having, from the cheapest on: hours rise, cold starts fall, and ever less an hour."""
+    """One key's options on the hull, the cheapest first: each step costs hours, and saves fewer cold starts an hour."""
 
     hours: Floats
     cold: Floats
-    #: What each stands for, to whom made it.
+    #: The number by which the caller knows each option.
     option: Integers
 
     def within(self, cold: float) -> Frontier | None:
@@ -102,7 +102,10 @@ def even(frontiers: Sequence[Frontier], requests: Integers, share: float, rate: 
     """Hold a share of the keys, those for which it is cheapest, to a cold-start rate."""
     held = [curve.within(rate * asked) for curve, asked in zip(frontiers, requests, strict=True)]
     extra = np.array(
-        [np.inf if h is None else h.hours[0] - curve.hours[0] for curve, h in zip(frontiers, held, strict=True)]
+        [
+            np.inf if limited is None else limited.hours[0] - curve.hours[0]
+            for curve, limited in zip(frontiers, held, strict=True)
+        ]
     )
     cheapest = np.argsort(extra, kind="stable")[: int(np.ceil(share * len(frontiers)))]
     result = list(frontiers)

@@ -23,7 +23,8 @@ CELLS = 7 * CELLS_A_DAY
 Cells = npt.NDArray[np.bool_]
 
 _DAY_OF = np.arange(CELLS) // CELLS_A_DAY
-#: Number of each cell's group: cells of one group are warm together, for there is not history enough for each day.
+#: Number of each cell's group: cells of one group are warm together, because one day alone has too little history. The
+#: days are Monday to Friday, Saturday, and Sunday.
 GROUP = np.maximum(_DAY_OF - 4, 0) * CELLS_A_DAY + np.arange(CELLS) % CELLS_A_DAY
 GROUPS = 3 * CELLS_A_DAY
 #: Windows of a day: three groups of days have no more than settings take.

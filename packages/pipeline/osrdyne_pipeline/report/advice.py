@@ -147,8 +147,8 @@ def _unknown(content: ReportContent) -> NextStep | None:
     if unknown * 100 < requests:
         return None
     return NextStep(
-        "Let workers tell how requests end",
-        f"No event tells the end of {unknown:,} requests, {numbers.share(unknown, requests)} of all: their workers "
+        "Let workers report how requests end",
+        f"No event reports the end of {unknown:,} requests, {numbers.share(unknown, requests)} of all: their workers "
         "send no finished event, the requests still run, or events were lost.",
     )
 

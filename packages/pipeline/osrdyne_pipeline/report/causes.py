@@ -39,15 +39,15 @@ def what_happened(cause: EndCause) -> str:
 
 def how(cause: EndCause) -> str:
     """Return how a worker ended, in a word or two, with the class of the error where it is known."""
-    said = "" if cause.what == "handler-error" or cause.how == "no-start" else cause.how
-    return ", ".join(part for part in (said, cause.error) if part) or "of unknown class"
+    ending = "" if cause.what == "handler-error" or cause.how == "no-start" else cause.how
+    return ", ".join(part for part in (ending, cause.error) if part) or "of unknown class"
 
 
 def in_words(cause: EndCause) -> str:
     """Return a cause with its number: `ended before it had started: exit 1, FileNotFoundError (12 times)`."""
     times = "once" if cause.times == 1 else f"{cause.times:,} times"
-    told = what_happened(cause) if cause.how == "no-start" else f"{what_happened(cause)}: {how(cause)}"
-    return f"{told} ({times})"
+    text = what_happened(cause) if cause.how == "no-start" else f"{what_happened(cause)}: {how(cause)}"
+    return f"{text} ({times})"
 
 
 def steps(content: ReportContent) -> Iterator[NextStep]:
@@ -112,13 +112,13 @@ def why_workers_end(content: ReportContent) -> Element:
     title = "Why workers end"
     if not content.key_causes:
         return nothing(
-            title, "No worker ended by itself, no start failed, and no handler raised, as far as events tell."
+            title, "No worker ended by itself, no start failed, and no handler raised, as far as events show."
         )
     lines = [
         element(
             "li",
             element("strong", shown(found.key, 40)),
-            f": every start fails. {_told(found)}" if found.failing else f": {_told(found)}",
+            f": every start fails. {_causes(found)}" if found.failing else f": {_causes(found)}",
         )
         for found in content.key_causes
     ]
@@ -141,5 +141,5 @@ def why_workers_end(content: ReportContent) -> Element:
     return section(title, lead, element("ul", *lines), table(head, rows))
 
 
-def _told(found: KeyCauses) -> str:
+def _causes(found: KeyCauses) -> str:
     return "; ".join(map(in_words, found.causes))

@@ -16,7 +16,7 @@ class Totals:
     cold: int = 0
     waited_ms: int = 0
     worst_ms: int = 0
-    #: Requests with an error for an answer, and those whose end no event tells.
+    #: Requests with an error for an answer, and those whose end no event reports.
     failed: int = 0
     unknown: int = 0
     up_ms: int = 0
@@ -181,7 +181,7 @@ class ReportedEvidence:
     today: PolicyFigures
     ours: PolicyFigures
     histogram: PolicyFigures | None
-    #: The recommendation's cold starts in parts of today's: bounds of the 95 % confidence interval.
+    #: The recommendation's cold starts relative to today's: bounds of the 95 % confidence interval.
     interval: tuple[float, float]
     #: Why nothing is recommended all the same; empty where something is.
     reasons: list[str]
@@ -201,7 +201,7 @@ class ComparedMeasure:
     """Cold starts or worker-hours since the last change; `came` is None where it is not known."""
 
     name: str
-    #: In parts of before: promised, and the bounds of the promise.
+    #: Relative to before: promised, and the bounds of the promise.
     promised: tuple[float, float, float]
     before: float
     expected: float
@@ -262,7 +262,7 @@ class ReportContent:
     evidence: ReportedEvidence | None = None
     #: None where no change was applied.
     review: ReviewedChange | None = None
-    #: The files that have the settings, each with the option of `recommend` that names it; none where nobody said so.
+    #: The files that have the settings, each with the option of `recommend` that names it; none where none was named.
     files: tuple[tuple[str, str], ...] = ()
     #: The price of an hour of a worker, where a person gave one.
     price: float | None = None

@@ -27,7 +27,7 @@ COLUMNS = 120
 #: What is asked, one after the other.
 PARTS = ("totals", "demand", "latency", "workers", "failures")
 
-#: Told before each part: its name, the how manieth it is, and of how many.
+#: Called before each part: with its name, its number from 1, and how many there are.
 Progress = Callable[[str, int, int], None]
 #: Gives the rows of a query, which knows `TABLES` by the last part of their names.
 Ask = Callable[[str], list[dict[str, Any]]]
@@ -47,7 +47,10 @@ TABLES = (
 
 
 def gather(pool: str, ask: Ask, *, now_ms: int, progress: Progress) -> content.ReportContent:
-    """Return what the tables say; without evidence, which is the recommendation's. `progress` is told of each part."""
+    """Return what the tables say; without evidence, which is the recommendation's.
+
+    `progress` is called before each part.
+    """
     parts = ((part, number, len(PARTS)) for number, part in enumerate(PARTS, 1))
     progress(*next(parts))
     totals = _totals(ask)

@@ -42,7 +42,7 @@ def promised_and_come(content: ReportContent) -> Element:
 
 
 def _table(review: ReviewedChange) -> Element:
-    head = ["", "promised, in parts of before", "before", "expected", "at least", "at most", "came"]
+    head = ["", "promised, relative to before", "before", "expected", "at least", "at most", "came"]
     return open_table(head, [_row(each, review) for each in review.measures])
 
 

@@ -192,7 +192,7 @@ def classes(content: ReportContent) -> Element:
     return section(title, lead, *drawn, table(["class", "keys", "of requests", "of cold starts"], listed))
 
 
-#: Key classes in the order in which they are told.
+#: Key classes in the order in which they are shown.
 _CLASSES = ("heavy", "steady", "rare")
 
 

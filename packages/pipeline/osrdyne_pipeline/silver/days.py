@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -1,13 +1,13 @@
 """Events without duplicates: of those with one `event_id`, the one whose contents sort first stays.
 
 An event arrives twice where a stream is read again, where files overlap, or where a sender sent it again. Which copy
-stays must not hang on the order of reading.
+stays must not depend on the order of reading.
 """
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import EVENTS
 

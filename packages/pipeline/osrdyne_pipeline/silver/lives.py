@@ -8,7 +8,7 @@ count as requests, and not as busy time.
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import LIVES
 from osrdyne_pipeline.silver.days import DAY_MS, day_of
@@ -66,16 +66,16 @@ def _runs(requests: DataFrame) -> DataFrame:
 def _numbered(happened: DataFrame) -> DataFrame:
     """Add `life`, the number of the key's life; drop what belongs to none.
 
-    A warm request before anything else was told of a key's group shows that one ran before the history begins.
+    A warm request before any start or stop of a key's group shows that a group ran before the history begins.
     """
     in_time = Window.partitionBy("key").orderBy("at_ms", "kind", F.desc("warm"))
     so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    untold = F.count_if(F.col("kind").isin(_CLOSE, _OPEN)).over(so_far) == 0
-    runs_before = F.col("kind").eqNullSafe(_RUN) & F.col("warm") & F.col("untold")
+    unreported = F.count_if(F.col("kind").isin(_CLOSE, _OPEN)).over(so_far) == 0
+    runs_before = F.col("kind").eqNullSafe(_RUN) & F.col("warm") & F.col("unreported")
     first = F.count_if("runs_before").over(so_far) == 1
     opens = (F.col("kind") == _OPEN) | (F.col("runs_before") & F.col("first"))
     return (
-        happened.withColumn("untold", untold)
+        happened.withColumn("unreported", unreported)
         .withColumn("runs_before", runs_before)
         .withColumn("first", first)
         .withColumn("opens", opens)

@@ -8,7 +8,7 @@ confirmed it, when a quick worker may have answered already; a second worker may
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
 from osrdyne_pipeline.schemas import REQUESTS
 from osrdyne_pipeline.silver.days import DAY_MS, day_of
@@ -67,15 +67,17 @@ def _ends() -> Column:
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
-    """Add `number`: the how manieth request of this id an event belongs to."""
+    """Add `number`: counts the requests of one id, from 1, and says to which of them an event belongs."""
     in_time = Window.partitionBy("key", "request_id").orderBy("time_ms", "kind", "outcome", "worker_id")
     before = in_time.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     begins = _is(names.ORPHAN_SEEN) | _is(names.REQUEST_RECEIVED)
     had_ended = F.last(F.when(begins, False).when(_ends(), True), ignorenulls=True).over(before)
     forgotten = F.col("time_ms") - F.lag("time_ms").over(in_time) > _FORGOTTEN_MS
-    begins_anew = begins & F.coalesce(had_ended | forgotten, F.lit(False))
-    return rows.withColumn("anew", begins_anew.cast("int")).withColumn("number", F.sum("anew").over(so_far) + 1)
+    begins_another = begins & F.coalesce(had_ended | forgotten, F.lit(False))
+    return rows.withColumn("another", begins_another.cast("int")).withColumn(
+        "number", F.sum("another").over(so_far) + 1
+    )
 
 
 def _joined(rows: DataFrame) -> DataFrame:
@@ -85,7 +87,7 @@ def _joined(rows: DataFrame) -> DataFrame:
     finished = F.min(F.when(_ends() & _is(names.FINISHED), end))
     dead = F.min(F.when(_is(names.DEAD_LETTERED), end))
     received = F.when(_is(names.REQUEST_RECEIVED), time_ms)
-    said = F.struct("time_ms", "caller")
+    caller_at = F.struct("time_ms", "caller")
     return rows.groupBy(*_REQUEST).agg(
         F.min("time_ms").alias("seen_ms"),
         F.max(_is(names.ORPHAN_SEEN) | _is(names.FORWARDED)).alias("cold"),
@@ -96,8 +98,8 @@ def _joined(rows: DataFrame) -> DataFrame:
         F.count_if(_gave_back()).cast("int").alias("returns"),
         finished.alias("finished"),
         dead.alias("dead"),
-        F.min(F.when(_is(names.ORPHAN_SEEN) & F.col("caller").isNotNull(), said)).alias("woke"),
-        F.min(F.when(_is(names.REQUEST_RECEIVED) & F.col("caller").isNotNull(), said)).alias("asked"),
+        F.min(F.when(_is(names.ORPHAN_SEEN) & F.col("caller").isNotNull(), caller_at)).alias("woke"),
+        F.min(F.when(_is(names.REQUEST_RECEIVED) & F.col("caller").isNotNull(), caller_at)).alias("asked"),
     )
 
 

@@ -9,7 +9,7 @@ BILL = f"""
         select key, caller, done_ms - run_ms as begun_ms, done_ms,
             unnest(generate_series((done_ms - run_ms) // {DAY_MS}, (done_ms - 1) // {DAY_MS})) as day_number
         from requests where received_ms is not null and run_ms > 0
-    ), told as (
+    ), shares as (
         select key, caller, day, 1 as requests, cold::bigint as cold, coalesce(run_ms, 0) as run_ms, 0 as weight
         from requests
         union all
@@ -19,7 +19,7 @@ BILL = f"""
     ), by_caller as (
         select key, caller, day, sum(requests)::bigint as requests, sum(cold)::bigint as cold,
             sum(run_ms)::bigint as run_ms, sum(weight)::hugeint as weight
-        from told group by key, caller, day
+        from shares group by key, caller, day
     ), placed as (
         select *, sum(weight) over so_far as up_to, sum(weight) over (partition by key, day) as whole
         from by_caller

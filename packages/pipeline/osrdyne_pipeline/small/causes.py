@@ -19,7 +19,7 @@ CAUSES = f"""
             [line for line in {_LINES} if regexp_matches(line, '[^ \\t\\r]')][-1] as last_line
         from events where event in ('{names.WORKER_ENDED}', '{names.START_FAILED}')
             or (event = '{names.FINISHED}' and outcome = '{statuses.ERROR}')
-    ), told as (
+    ), reported as (
         select key, day, time_ms, event_id,
             case when event = '{names.FINISHED}' then 'handler-error' else event end as what,
             case when outcome = 'stopped' and starts_with(detail, '{_STUCK}') then 'stuck'
@@ -35,13 +35,13 @@ CAUSES = f"""
     ), counted as (
         select key, what, how, error, began, count(*) as times, max(time_ms) as last_ms,
             max({{'at': time_ms, 'id': event_id, 'example': example, 'log': log}}) as latest, day
-        from told group by key, what, how, error, began, day
+        from reported group by key, what, how, error, began, day
     )
     select key, what, how, error, began, times, last_ms, latest.example as example, latest.log as log, day from counted
 """
 
 STARTS = f"""
-    with told as (
+    with reported as (
         select key, day, time_ms, event = '{names.STARTED}' as started,
             event in ('{names.STARTED}', '{names.REQUEST_RECEIVED}') or coalesce(began = 1, false) as good,
             event = '{names.START_FAILED}' or (event = '{names.WORKER_ENDED}' and coalesce(began = 0, false)
@@ -51,9 +51,9 @@ STARTS = f"""
             ('{names.STARTED}', '{names.REQUEST_RECEIVED}', '{names.WORKER_ENDED}', '{names.START_FAILED}')
     ), by_day as (
         select key, day, count(*) filter (started) as started, max(time_ms) filter (good) as good_ms
-        from told where good or failed group by key, day
+        from reported where good or failed group by key, day
     ), bad as (
-        select key, day, time_ms as failed_at from told where failed
+        select key, day, time_ms as failed_at from reported where failed
     )
     select key, started, count(failed_at) as failed,
         count(failed_at) filter (coalesce(failed_at > good_ms, true)) as failed_since, good_ms,

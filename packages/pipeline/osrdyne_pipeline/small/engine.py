@@ -117,8 +117,8 @@ class SmallEngine:
     def show(self, lake: AnyLake, *names: str, key: str | None = None) -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none.
 
-        With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted anew, from
-        its requests and events, which are to be named before.
+        With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted again, from
+        its requests and events: name those tables before it.
         """
         self.check(lake)
         for name in names:
@@ -185,7 +185,7 @@ class SmallEngine:
 
 
 def build(engine: SmallEngine, lake: AnyLake, progress: Callable[[str, int, int], None]) -> None:
-    """Make every table after bronze anew."""
+    """Make every table after bronze again."""
     engine.show(lake, "bronze")
     for number, (name, query) in enumerate(QUERIES.items(), start=1):
         progress(name, number, len(QUERIES))

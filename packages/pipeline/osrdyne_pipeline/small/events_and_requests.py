@@ -25,7 +25,7 @@ EVENTS = """
 """
 
 REQUESTS = f"""
-    with told as (
+    with reported as (
         select key, coalesce(nullif(request_id, ''), '~' || event_id) as request_id, {kind_of(_KINDS)} as kind,
             time_ms, outcome, worker_id, nullif(caller, '') as caller
         from events
@@ -36,18 +36,18 @@ REQUESTS = f"""
             kind = 4 or (kind = 3 and outcome is distinct from '{names.REQUEUED}') as ends,
             row_number() over (partition by key, request_id
                 order by time_ms, kind, outcome nulls first, worker_id nulls first) as place
-        from told
-    ), anew as (
+        from reported
+    ), separated as (
         select *, begins and coalesce(
             last_value(case when begins then false when ends then true end ignore nulls) over before
-                or time_ms - lag(time_ms) over in_time > {DAY_MS}, false) as is_anew
+                or time_ms - lag(time_ms) over in_time > {DAY_MS}, false) as begins_another
         from judged
         window in_time as (partition by key, request_id order by place),
         before as (partition by key, request_id order by place rows between unbounded preceding and 1 preceding)
     ), numbered as (
-        select *, 1 + sum(is_anew::integer) over (
+        select *, 1 + sum(begins_another::integer) over (
             partition by key, request_id order by place rows between unbounded preceding and current row) as number
-        from anew
+        from separated
     ), joined as (
         select key, request_id, number, min(time_ms) as seen_ms, bool_or(kind in (0, 1)) as cold,
             max(time_ms) filter (kind = 1) as forwarded_ms,
@@ -77,14 +77,14 @@ REQUESTS = f"""
         select *, min(started_ms) over (partition by key, "group") as ready_ms from grouped qualify sign = 2
     ), moments as (
         select *, least(coalesce(last.at, done_ms), done_ms) as in_hand_ms from ready
-    ), parted as (
+    ), forwarded as (
         select *, case when cold then greatest(seen_ms, least(coalesce(forwarded_ms, in_hand_ms), in_hand_ms))
             else seen_ms end as left_ms
         from moments
     ), begun as (
         select *, case when cold then greatest(left_ms, least(coalesce(ready_ms, in_hand_ms), in_hand_ms))
             else left_ms end as begun_ms, done_ms is not null as done
-        from parted
+        from forwarded
     )
     select key, request_id, number::integer as number, cold, seen_ms, received_ms, done_ms,
         case when done then left_ms - seen_ms end as orphan_ms,

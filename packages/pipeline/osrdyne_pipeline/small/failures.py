@@ -25,7 +25,7 @@ def _fingerprint(column: str) -> str:
 FAILURES = f"""
     with signs as (
         select key, time_ms as at_ms, 0 as sign,
-            case when event <> '{names.GROUP_STOPPED}' then time_ms end as anew_ms,
+            case when event <> '{names.GROUP_STOPPED}' then time_ms end as restart_ms,
             case when event = '{names.GROUP_STOPPED}' then time_ms end as stuck_ms
         from events
         where event in ('{names.STARTED}', '{names.GROUP_STARTED}')
@@ -34,16 +34,17 @@ FAILURES = f"""
         select *, done_ms + {NOTICE_MS} as at_ms, 1 as sign
         from requests where outcome <> '{statuses.OK}' and done_ms is not null
     ), noticed as (
-        select * exclude (anew_ms, stuck_ms), max(anew_ms) over so_far as anew_ms, max(stuck_ms) over so_far as stuck_ms
+        select * exclude (restart_ms, stuck_ms),
+            max(restart_ms) over so_far as restart_ms, max(stuck_ms) over so_far as stuck_ms
         from (from failed union all by name from signs)
         window so_far as (
             partition by key order by at_ms, sign rows between unbounded preceding and current row)
         qualify sign = 1
-    ), told as (
+    ), described as (
         select *, {_fingerprint("outcome")} as reason,
             case when ended_by = '{names.FINISHED}' then 'answered' when deliveries = 0 then 'none'
                 when deliveries = returns then 'gave back' when stuck_ms > received_ms then 'hung'
-                when anew_ms > received_ms then 'crashed' else 'silent' end as worker_exit,
+                when restart_ms > received_ms then 'crashed' else 'silent' end as worker_exit,
             {_fingerprint("key")} || ' / ' || {_fingerprint("request_id")} || ' / ' || case
                 when length(key) <= 16 then 'short key' when length(key) <= 64 then 'middling key'
                 else 'long key' end as shape
@@ -51,7 +52,7 @@ FAILURES = f"""
     ), causes as (
         select reason, worker_exit, shape, count(*) as requests, count(distinct key) as keys, min(done_ms) as first_ms,
             max(done_ms) as last_ms, min({{'seen_ms': seen_ms, 'key': key, 'request_id': request_id}}) as example
-        from told group by reason, worker_exit, shape
+        from described group by reason, worker_exit, shape
     )
     select substring(sha256(concat_ws(chr(10), reason, worker_exit, shape)), 1, 12) as cause,
         reason, worker_exit, shape, requests, keys, first_ms, last_ms,

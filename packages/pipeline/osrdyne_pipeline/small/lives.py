@@ -28,11 +28,11 @@ LIVES = f"""
         from requests where received_ms is not null
     ), placed as (
         select *, row_number() over (partition by key order by at_ms, kind, warm desc) as place from happened
-    ), untold as (
-        select *, count(case when kind in ({_CLOSE}, {_OPEN}) then 1 end) over so_far = 0 as untold from placed
+    ), unreported as (
+        select *, count(case when kind in ({_CLOSE}, {_OPEN}) then 1 end) over so_far = 0 as unreported from placed
         window so_far as (partition by key order by place rows between unbounded preceding and current row)
     ), before as (
-        select *, kind = {_RUN} and warm and untold as runs_before from untold
+        select *, kind = {_RUN} and warm and unreported as runs_before from unreported
     ), opened as (
         select *, kind = {_OPEN} or (runs_before and count(case when runs_before then 1 end) over so_far = 1) as opens
         from before

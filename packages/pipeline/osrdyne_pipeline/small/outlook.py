@@ -12,9 +12,9 @@ BOUND = 1.645
 
 def _variance(values: str, mean: str) -> str:
     """Variance of a sample, days without a value being zero; zero where there is but one day."""
-    told = f"coalesce(list_sum([(value - {mean}) * (value - {mean}) for value in {values}]), 0)"
-    untold = f"(days - len({values})) * {mean} * {mean}"
-    return f"case when days > 1 then ({told} + {untold}) / (days - 1) else 0.0::double end"
+    squares = f"coalesce(list_sum([(value - {mean}) * (value - {mean}) for value in {values}]), 0)"
+    empty_days = f"(days - len({values})) * {mean} * {mean}"
+    return f"case when days > 1 then ({squares} + {empty_days}) / (days - 1) else 0.0::double end"
 
 
 FORECAST = f"""

@@ -20,5 +20,5 @@ def kind_of(kinds: Mapping[str, int]) -> str:
 
 def moment(*columns: str) -> str:
     """Return a struct that sorts by time and then by what is said, what is not said first."""
-    said = (f"'has_{column}': {column} is not null, '{column}': {column}" for column in columns)
-    return "{'at': time_ms, " + ", ".join(said) + "}"
+    fields = (f"'has_{column}': {column} is not null, '{column}': {column}" for column in columns)
+    return "{'at': time_ms, " + ", ".join(fields) + "}"

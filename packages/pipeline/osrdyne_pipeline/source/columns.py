@@ -37,7 +37,7 @@ _TEXT_OR_NONE = {str, type(None)}
 def record_batches(source: str, messages: Iterable[StreamMessage]) -> Iterator[pa.RecordBatch]:
     """Give the events of messages as rows of RAW, of which a batch of events has several with one offset.
 
-    What is not of the protocol's type is left out, and the judge misses it.
+    A value of another type than the protocol's is left out, so that the judge finds it missing.
     """
     rows: list[StreamMessage] = []
     for message in messages:
@@ -77,7 +77,7 @@ def _record_batch(source: str, messages: Sequence[StreamMessage]) -> pa.RecordBa
     columns["problem"] = problems = [
         _problem(text, time, seconds) for text, time, seconds in zip(texts, times, timestamps, strict=True)
     ]
-    # A message that says what it is needs no copy of what it was.
+    # The bytes of a message are kept only where it is not an event, or is a bad one.
     columns["raw"] = [
         None if event is not None and problem is None else _beginning(key, body)
         for event, problem, key, body in zip(columns["event"], problems, keys, bodies, strict=True)
@@ -110,8 +110,8 @@ def _texts(headers: Sequence[dict[str, Any]], header: str) -> list[str | None]:
 
 def _time(header: dict[str, Any], seconds: int) -> int | None:
     """The time of an event, or else that of its message: of 64 bits in seconds, which may have more in milliseconds."""
-    said = names.integer(header, names.X_EVENT_TIME)
-    return names.integer({"": seconds * 1000}, "") if said is None else said
+    own_ms = names.integer(header, names.X_EVENT_TIME)
+    return names.integer({"": seconds * 1000}, "") if own_ms is None else own_ms
 
 
 def _problem(key: str | None, time_ms: int | None, seconds: int | None) -> str | None:

@@ -55,7 +55,7 @@ OF_EVENTS = (
     names.X_STARTED,
     names.X_BATCH_VERSION,
 )
-#: Messages handed on at once, and after how many bytes of their bodies and headers fewer are.
+#: Messages handed on at once; fewer where their bodies and headers have so many bytes before.
 BATCH = 8192
 BATCH_BYTES = 16_000_000
 #: Seconds without an answer after which a broker is given up: at the connection, later, and once the run is to end.
@@ -78,14 +78,14 @@ _NOT_DECODED = re.compile(
 )
 
 
-#: Those of this process.
-_readings: WeakSet[StreamConsumer] = WeakSet()
+#: The consumers of this process.
+_consumers: WeakSet[StreamConsumer] = WeakSet()
 
 
 def hurry() -> None:
-    """Give brokers up that say nothing for `LAST_SECONDS`, since this run is to end. For handlers of signals, too."""
-    for reading in list(_readings):
-        reading.hurry()
+    """Give up brokers that say nothing for `LAST_SECONDS`, because this run is to end. A signal handler may call it."""
+    for consumer in list(_consumers):
+        consumer.hurry()
 
 
 class StreamMessage(NamedTuple):
@@ -138,7 +138,7 @@ class StreamConsumer:
         self._channel: Any = None
         self._watch: Any = None
         self._patience = PATIENCE_SECONDS
-        _readings.add(self)
+        _consumers.add(self)
 
     def hurry(self) -> None:
         """Look from now on whether the broker says something within `LAST_SECONDS`."""
@@ -257,7 +257,7 @@ class StreamConsumer:
 
     def _close(self) -> None:
         self._done = True
-        _readings.discard(self)
+        _consumers.discard(self)
         if self._connection.is_open:
             self._connection.close()
             self._connection.ioloop.call_later(CLOSE_SECONDS, self._connection.ioloop.stop)

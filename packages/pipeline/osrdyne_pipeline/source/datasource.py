@@ -109,8 +109,8 @@ class StreamReader(DataSourceStreamReader):
         low, high = int(start["offset"]), int(end["offset"])
         if high < low:
             raise StreamChanged(
-                f"the stream {self._options.stream} ends at offset {high}, and {low} were read: it was made anew; "
-                "begin with a new checkpoint"
+                f"the stream {self._options.stream} ends at offset {high}, and {low} were read: it was deleted "
+                "and made again; begin with a new checkpoint"
             )
         self._next = high
         if low == high:

@@ -33,10 +33,10 @@ PARQUET = ".parquet"
 #: Folders that only tables of a format have: of their Parquet files, some are of former versions.
 LOGS = ("_delta_log", ".hoodie")
 NOT_FILES = (
-    "{path} is a table whose versions {log} tells apart, and not a folder of files: write its rows as Parquet, as by "
+    "{path} is a table that keeps its versions in {log}, and not a folder of files: write its rows as Parquet, as by "
     "DuckDB's copy (from delta_scan('...')) to 'events.parquet', and read that"
 )
-#: gzip is read by one reader alone: nobody can begin within it.
+#: A gzip file is read by one reader alone: reading cannot begin within it.
 LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
 #: Rows handed on at once, and bytes of lines read at once.

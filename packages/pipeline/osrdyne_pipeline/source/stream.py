@@ -50,8 +50,8 @@ def bounds(uri: str, stream: str) -> Bounds | None:
 def _first(uri: str, stream: str) -> int:
     """Find the first offset of a stream whose first message is unreadable, so that nothing says which it is.
 
-    Whoever begins before it is given the same message, and fails. Whoever begins behind it succeeds, except at further
-    messages that are unreadable. Some of them in a row are looked over, so that halving finds where that changes.
+    A reader that begins before it is given the same message, and fails. One that begins behind it succeeds, except at
+    further messages that are unreadable. Some of them in a row are skipped, so that halving finds where that changes.
     """
 
     def readable_from(offset: int) -> int | None:
@@ -111,7 +111,7 @@ def read(
 
     A message that is unreadable comes between the others, by itself. Where retention was faster, the first offset is
     later than `start`. A range that seems to end early is looked at once more: only where there is no message after
-    all was it read, for what is left out here is lost to whoever reads on from `end`. Raises `SourceError`.
+    all was it read, for what is left out here is lost to the caller, which reads on from `end`. Raises `SourceError`.
     """
     begin = start
     while start < end:

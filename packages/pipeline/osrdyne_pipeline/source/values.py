@@ -80,7 +80,7 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _shown(batch: pa.RecordBatch, row: int) -> bytes:
     """Return the beginning of what a row says, for a person."""
-    said = []
+    shown = []
     for name in batch.schema.names:
         one = batch.column(name).slice(row, 1)
         if pa.types.is_string(one.type) or pa.types.is_large_string(one.type):
@@ -88,5 +88,5 @@ def _shown(batch: pa.RecordBatch, row: int) -> bytes:
         value = one[0].as_py()
         if value is not None:
             text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-            said.append(f"{name}={text[: columns.RAW_BYTES]}")
-    return ", ".join(said).encode(errors="backslashreplace")[: columns.RAW_BYTES]
+            shown.append(f"{name}={text[: columns.RAW_BYTES]}")
+    return ", ".join(shown).encode(errors="backslashreplace")[: columns.RAW_BYTES]

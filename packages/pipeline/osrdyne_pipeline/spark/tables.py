@@ -45,7 +45,7 @@ STEPS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
 
 
 def build(spark: SparkSession, lake: Lake, progress: Callable[[str, int, int], None]) -> None:
-    """Make every table after bronze anew. Raises LakeError where the lake cannot be read or written."""
+    """Make every table after bronze again. Raises LakeError where the lake cannot be read or written."""
     for number, (name, (make, sources)) in enumerate(STEPS.items(), start=1):
         progress(name, number, len(STEPS))
         lake.write(name, make(*(lake.read(spark, source) for source in sources)))

@@ -25,7 +25,7 @@ from osrdyne_pipeline.lake import BY_DAY, IN_BATCHES, known
 from osrdyne_pipeline.places import store
 from osrdyne_pipeline.schemas import TABLES
 from osrdyne_pipeline.store import refusals
-from osrdyne_pipeline.store.objects import TRIED, Objects, refused
+from osrdyne_pipeline.store.objects import TRIED, Objects, store_errors
 from osrdyne_protocol.names import check_pool_name
 
 #: Gives rows when it is called, once.
@@ -80,7 +80,7 @@ class StoreLake:
         table = self._open(name)
         if table is None:
             return 0
-        with refused(self.where):
+        with store_errors(self.where):
             return int(table.count())
 
     def read(self, name: str) -> pads.Dataset | None:
@@ -88,7 +88,7 @@ class StoreLake:
         table = self._open(name)
         if table is None:
             return None
-        with refused(self.where):
+        with store_errors(self.where):
             rows = table.to_pyarrow_dataset()
         if name != "rejects":
             return rows
@@ -119,7 +119,7 @@ class StoreLake:
         table = self._held.get("bronze") or self._open("bronze")
         if table is None:
             return []
-        with refused(self.where):
+        with store_errors(self.where):
             history, version = table.history(), table.version()
         if len(history) <= version:
             raise LakeError(
@@ -141,7 +141,7 @@ class StoreLake:
         table = self._writable(name)
         if table is None:
             return
-        with refused(self.where), self._alone(name):
+        with store_errors(self.where), self._alone(name):
             table.delete(condition, commit_properties=CommitProperties(max_commit_retries=0))
         self._remove_former(name, 0)
 
@@ -169,7 +169,7 @@ class StoreLake:
 
     def _open(self, name: str) -> DeltaTable | None:
         address = self.address(name)
-        with refused(self.where):
+        with store_errors(self.where):
             try:
                 return DeltaTable(address, storage_options=self._options)
             except TableNotFoundError:
@@ -181,7 +181,7 @@ class StoreLake:
         """Add rows, or put them in the place of those for which a condition in SQL holds."""
         held = self._writable(name)
         rules = CommitProperties(max_commit_retries=0, custom_metadata=None if note is None else {NOTE: note})
-        with refused(self.where), self._alone(name):
+        with store_errors(self.where), self._alone(name):
             if held is not None and instead_of is None:
                 write_deltalake(held, rows, mode="append", writer_properties=_ZSTD, commit_properties=rules)
                 return
@@ -218,7 +218,7 @@ class StoreLake:
     def _remove_former(self, name: str, hours: int) -> None:
         table = self._held.get(name) or self._open(name)
         if table is not None:
-            with refused(self.where):
+            with store_errors(self.where):
                 table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
 
 

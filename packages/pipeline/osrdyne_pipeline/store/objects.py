@@ -15,13 +15,13 @@ from obstore.store import S3Store
 from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.store import refusals
 
-#: For which a request is tried, and waits for an answer.
+#: How long a request is tried, and how long it waits for an answer.
 TRIED = timedelta(seconds=30)
 
 
 @contextlib.contextmanager
-def refused(where: str) -> Iterator[None]:
-    """Raise `LakeError`, with what to do, for an error of the store."""
+def store_errors(where: str) -> Iterator[None]:
+    """Turn an error of the store into a `LakeError` with what to do."""
     try:
         yield
     # deltalake raises OSError for what the store said.
@@ -32,7 +32,7 @@ def refused(where: str) -> Iterator[None]:
 def opened(where: str) -> S3Store:
     """Return the store below an address, with what the environment says of it. Raises `LakeError`."""
     plain = (refusals.endpoint() or "").startswith("http:")
-    with refused(where):
+    with store_errors(where):
         return S3Store.from_url(
             where,
             client_options={"allow_http": plain, "timeout": TRIED},
@@ -50,12 +50,12 @@ class Objects:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of an object; None where there is none."""
-        with refused(self._where):
+        with store_errors(self._where):
             return self._tagged(name)[1]
 
     def write(self, name: str, text: str) -> None:
         """Replace an object; a reader has the old one or the new one."""
-        with refused(self._where):
+        with store_errors(self._where):
             obstore.put(self._store, name, text.encode(), use_multipart=False)
 
     def update(self, name: str, new: Callable[[bytes | None], str]) -> None:
@@ -63,11 +63,11 @@ class Objects:
 
         The store compares: it writes only where the object is still the one that was read, or is still missing.
         """
-        with refused(self._where):
+        with store_errors(self._where):
             tag, content = self._tagged(name)
         text = new(content)
         mode: obstore.PutMode = "create" if content is None else {"e_tag": tag}
-        with refused(self._where):
+        with store_errors(self._where):
             try:
                 obstore.put(self._store, name, text.encode(), mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError) as error:
@@ -83,7 +83,7 @@ class Objects:
         return found.meta["e_tag"], bytes(found.bytes())
 
     def remove(self, name: str) -> None:
-        with refused(self._where):
+        with store_errors(self._where):
             obstore.delete(self._store, name)
 
     def check_writable(self) -> None:

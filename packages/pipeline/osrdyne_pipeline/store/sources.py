@@ -16,7 +16,7 @@ from obstore.store import S3Store
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.places import store
 from osrdyne_pipeline.source.files import LINES, LOGS, NOT_FILES, PARQUET, EventFile
-from osrdyne_pipeline.store.objects import opened, refused
+from osrdyne_pipeline.store.objects import opened, store_errors
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 def find(address: str) -> list[EventFile]:
     """Return the files at an address: the object of that name, or those below it, in order.
 
-    An object is known again by its tag and size, which is what the store says of its content. Names that begin with `_`
-    or `.` are left out. Raises `SourceError` where there is none, and `LakeError` where the
-    store cannot be used.
+    An object is recognized by its tag and size, which is what the store says of its content. Names that begin with `_`
+    or `.` are left out. Raises `SourceError` where there is none, and `LakeError` where the store cannot be used.
     """
     bucket, prefix = store(address) or ("", "")
     found: list[EventFile] = []
@@ -36,8 +35,8 @@ def find(address: str) -> list[EventFile]:
         if log := next((part for part in parts if part in LOGS), None):
             raise SourceError(NOT_FILES.format(path=address, log=log))
         if stored["path"].endswith((PARQUET, *LINES)) and not any(part.startswith(("_", ".")) for part in parts):
-            said = f"{stored['e_tag']} {stored['size']}"
-            digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+            identity = f"{stored['e_tag']} {stored['size']}"
+            digest = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
             found.append(EventFile(f"s3://{bucket}/{stored['path']}", stored["size"], digest))
     if not found:
         raise SourceError(f"{address}: there are no files of {', '.join((PARQUET, *LINES))}")
@@ -46,10 +45,10 @@ def find(address: str) -> list[EventFile]:
 
 def _listed(bucket: str, prefix: str) -> Iterable[ObjectMeta]:
     """Return what the store says of the object of that name, or else of those below it."""
-    with refused(bucket):
+    with store_errors(bucket):
         place = opened(bucket)
         if prefix.endswith((PARQUET, *LINES)):
-            # What Spark writes is a folder that is named like a file.
+            # Spark writes folders that are named like files.
             with contextlib.suppress(NotFoundError, FileNotFoundError):
                 return [obstore.head(place, prefix)]
         return obstore.list(place, prefix or None).collect()
@@ -64,7 +63,7 @@ def fetched(files: Sequence[EventFile]) -> Iterator[dict[str, str]]:
         for number, file in enumerate(files):
             bucket, path = store(file.name) or ("", "")
             copy = Path(folder, f"{number}-{path.rpartition('/')[2]}")
-            with refused(file.name), copy.open("wb") as written:
+            with store_errors(file.name), copy.open("wb") as written:
                 stores.setdefault(bucket, opened(f"s3://{bucket}"))
                 for part in obstore.get(stores[bucket], path):
                     written.write(part)

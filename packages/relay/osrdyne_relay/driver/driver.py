@@ -123,8 +123,8 @@ class RelayDriver:
         error = task.exception()
         if error is not None and not isinstance(error, OsrdyneError):
             log.error("forwarding failed", extra={"key": key}, exc_info=error)
-        told = None if error is None or forwarding.stop.is_set() else str(error) or type(error).__name__
-        self._unread.tell(Change(key, told))
+        reason = None if error is None or forwarding.stop.is_set() else str(error) or type(error).__name__
+        self._unread.tell(Change(key, reason))
         if key in self._start_again:
             self._start_again.discard(key)
             self._begin(key)

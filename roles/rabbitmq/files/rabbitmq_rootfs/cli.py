@@ -41,7 +41,7 @@ def parse() -> argparse.Namespace:
     add.add_argument("--suite", default="trixie", help="Debian release (trixie: RabbitMQ 4.0, forky: 4.3)")
     add.add_argument("--expect", default="", help="version that RabbitMQ must start with, such as 4.3")
     add.add_argument("--cache", type=Path, default=rootfs.default_cache(), help="directory of root file systems")
-    add.add_argument("--packages", default=rootfs.PACKAGES, help="what it holds, parted by commas")
+    add.add_argument("--packages", default=rootfs.PACKAGES, help="what it holds, separated by commas")
     add.add_argument("--name", default="rabbitmq", help="first word of its directory's name")
 
     verbs.add_parser("status", help="print what the instance is and whether it runs")

@@ -26,18 +26,18 @@ def replay(directory: Path, calls: bytes = CALLS, *words: str, name: str = "call
     return osrdyne("replay", "--calls", str(file), "--out", str(directory / "out.jsonl"), *words)
 
 
-def told(directory: Path) -> list[dict[str, Any]]:
+def rows_in(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "out.jsonl").read_text().splitlines()]
 
 
 def times(directory: Path, event: str) -> list[int]:
-    return [row["time_ms"] for row in told(directory) if row["event"] == event]
+    return [row["time_ms"] for row in rows_in(directory) if row["event"] == event]
 
 
 def test_events_are_json_lines_of_what_their_headers_carry(tmp_path: Path) -> None:
     done = replay(tmp_path, CALLS, "--json")
 
-    lines = told(tmp_path)
+    lines = rows_in(tmp_path)
     assert all(line.keys() <= set(PastEvent._fields) for line in lines)
     assert [line["key"] for line in lines if line["event"] == "orphan-seen"] == ["a", "b,é", "a"]
     assert [line["duration_ms"] for line in lines if line["event"] == "finished"] == [50, 1500, 2000]
@@ -121,7 +121,7 @@ def test_without_calls_there_are_no_events(tmp_path: Path) -> None:
     done = replay(tmp_path, b"time,key\n")
 
     assert (done.code, done.out) == (0, f"{tmp_path}/out.jsonl: no calls, no events\n".encode())
-    assert told(tmp_path) == []
+    assert rows_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,13 @@ async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener
 
 
 def test_each_event_of_a_batch_counts(listener: Listener) -> None:
-    told: list[dict[str, str | int]] = [
+    batched_events: list[dict[str, str | int]] = [
         events.headers(events.REQUEST_RECEIVED, now_ms=1, worker_id="w1", request_id="r1"),
         events.headers(events.REQUEST_RECEIVED, now_ms=2, worker_id="w1", request_id="r2"),
         events.headers(events.FINISHED, now_ms=3, worker_id="w1", request_id="r1", outcome="ok"),
         {"x-event": "made-up"},
     ]
-    [message] = pack(told)
+    [message] = pack(batched_events)
     listener.message(dict(message.headers), message.body)
     assert [listener.counted(event) for event in (events.REQUEST_RECEIVED, events.FINISHED, "unreadable")] == [2, 1, 1]
     assert "42" in listener.state.tracker.wanted
@@ -207,12 +207,12 @@ def test_a_batch_that_cannot_be_read_is_counted_and_wakes_nothing(listener: List
 def test_events_of_any_json_type_do_no_harm(listener: Listener) -> None:
     odd: list[Any] = [None, True, 1.5, -1, 10**30, "", "\0", [], {}, ["alive"]]
     names = ("x-event", "x-event-time", "x-request-id", "x-worker-id", "x-outcome")
-    told = [
+    batched_events = [
         {"x-event": "request-received", "x-request-id": "r", "x-worker-id": "w", name: value}
         for name in names
         for value in odd
     ]
-    listener.message({"x-event": "batch", "x-batch-version": 1}, json.dumps(told).encode())
+    listener.message({"x-event": "batch", "x-batch-version": 1}, json.dumps(batched_events).encode())
     assert listener.counted("unreadable") == len(odd)
     assert listener.counted("request-received") == (len(names) - 1) * len(odd)
     for delivery in listener.state.activity.delivery_history.of("42", "r"):

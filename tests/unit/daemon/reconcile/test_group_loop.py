@@ -247,7 +247,7 @@ async def test_the_end_of_a_worker_is_kept_and_sent_with_what_is_known_of_it() -
         assert loop.state.ends.of("42") == (fact,)
 
 
-async def test_a_worker_whose_word_comes_after_the_news_of_its_end_had_started_and_held_its_request() -> None:
+async def test_a_worker_whose_events_come_after_its_end_counts_as_started_with_its_request() -> None:
     loop = Loop()
     async with running(loop.loop.run()):
         loop.want("42")
@@ -346,7 +346,7 @@ async def test_requests_are_not_refused_while_the_engine_is_asked_for_a_start_th
             await asyncio.sleep(1.0)
 
 
-async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_is_news_once() -> None:
+async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_wakes_the_loop_once() -> None:
     loop = Loop()
     groups, queues = loop.state.groups, loop.state.queues
     loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
@@ -364,7 +364,7 @@ async def test_a_request_that_a_silent_worker_took_ends_the_refusal_and_is_news_
         assert groups.attempt("42").unstarted >= 3
 
 
-async def test_a_worker_that_consumes_and_says_nothing_ends_the_row_before_it_ends_itself() -> None:
+async def test_a_silent_worker_that_consumes_ends_the_row_of_failed_starts_before_it_ends_itself() -> None:
     loop = Loop()
     groups = loop.state.groups
     loop.driver.on = refuse(("start", "42"), error=DriverError("no image"))
@@ -878,7 +878,7 @@ async def test_a_listing_older_than_a_start_does_not_take_the_group_away() -> No
         assert loop.driver.starts("42") == 1
 
 
-async def test_a_group_that_is_gone_without_a_word_is_found_by_the_periodic_listing() -> None:
+async def test_a_group_that_vanishes_without_a_change_is_found_by_the_periodic_listing() -> None:
     loop = Loop()
     async with running(loop.loop.run()):
         loop.want("42")

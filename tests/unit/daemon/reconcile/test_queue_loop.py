@@ -444,8 +444,8 @@ async def test_a_queue_that_the_broker_lost_is_created_again_and_reported(caplog
     assert "osrdyne_queues_lost_by_broker_total 1.0" in text
     assert "osrdyne_messages_lost_by_broker_total 4.0" in text
     # On a busy machine, asyncio says that a step was slow
-    (told,) = [record for record in caplog.records if record.levelname == "WARNING" and record.name != "asyncio"]
-    assert (told.message, vars(told)["messages_when_last_seen"]) == (
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING" and record.name != "asyncio"]
+    assert (warning.message, vars(warning)["messages_when_last_seen"]) == (
         "the broker had lost this queue; it is created again",
         4,
     )

@@ -52,10 +52,10 @@ def few(spans: Floats) -> Floats:
     """Return spans with the shortest pauses filled: none of a minute, and no more spans than settings take."""
     pauses = spans[1:, 0] - spans[:-1, 1]
     longest = np.argsort(-pauses, kind="stable")[:MOST_PREWARMS]
-    parted = np.zeros(len(pauses), bool)
-    parted[longest] = pauses[longest] > MINUTE
-    begin = spans[np.concatenate([[True], parted]), 0]
-    end = spans[np.concatenate([parted, [True]]), 1]
+    separate = np.zeros(len(pauses), bool)
+    separate[longest] = pauses[longest] > MINUTE
+    begin = spans[np.concatenate([[True], separate]), 0]
+    end = spans[np.concatenate([separate, [True]]), 1]
     return np.stack([begin, end], 1).astype(np.float64)
 
 

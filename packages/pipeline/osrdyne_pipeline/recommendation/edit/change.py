@@ -1,8 +1,8 @@
 """A change of a file that a person reviews: a pool's settings in `Pulumi.<stack>.yaml`, or in a file of variables for
-Ansible. Reads the file; writes it only when told to, in one step. `settings_file` changes that of a daemon.
+Ansible. Reads the file; writes it only when asked to, in one step. `settings_file` changes that of a daemon.
 
 Only lines of the pool's delays and overrides are exchanged: all others stay as they are, byte by byte. What is written
-is read again and must be what a pool's settings accept. Where it cannot be told what to change, NotChanged says why.
+is read again and must be what a pool's settings accept. Where it is not clear what to change, NotChanged says why.
 """
 
 from __future__ import annotations

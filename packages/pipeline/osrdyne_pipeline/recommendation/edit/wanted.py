@@ -10,7 +10,7 @@ from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.recommendation.outcome import Recommendation
 from osrdyne_pool.settings import Delays
 
-#: Begins each comment of ours, so that the next change finds and replaces what it is about.
+#: Begins each comment of ours, so that the next change finds and replaces the override below it.
 MARK = "# recommended:"
 
 
@@ -25,7 +25,7 @@ class WantedOverride:
     key: str
     delays: Delays
     note: str
-    #: Whether it is what a person had written: it comes back without our mark.
+    #: Whether a person had written it: then it is written without our mark.
     theirs: bool = False
 
     @property
@@ -44,7 +44,7 @@ class WantedSettings:
     overrides: tuple[WantedOverride, ...] = ()
 
     def beside(self, theirs: Mapping[str, Delays]) -> WantedSettings:
-        """Return what is still wanted where a person has written overrides: those that say the same stay theirs."""
+        """Return these settings without the overrides that a person has written alike: those stay that person's."""
         return replace(self, overrides=tuple(each for each in self.overrides if theirs.get(each.key) != each.delays))
 
 

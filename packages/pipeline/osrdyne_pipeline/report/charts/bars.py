@@ -32,10 +32,10 @@ def bars(
     marks: list[Element] = [element("line", x1=area.left, x2=area.left, y1=4, y2=bottom, class_="base")]
     for line, name in enumerate(names):
         y = area.top + line * _ROW
-        said = ", ".join(f"{row.name} {exact(row.values[line])}" for row in series)
+        tooltip = ", ".join(f"{row.name} {exact(row.values[line])}" for row in series)
         marks += (
             text(gutter - 8, y + _ROW / 2 + 4, fit(name, gutter - 14), "end"),
-            element("g", element("title", f"{name}: {said}"), *_parts(series, line, y, area, top)),
+            element("g", element("title", f"{name}: {tooltip}"), *_parts(series, line, y, area, top)),
             text(area.x(totals[line] / top) + 6, y + _ROW / 2 + 4, exact(totals[line]), style="strong"),
         )
     return chart(title, description, bottom + 4, *marks)
@@ -84,7 +84,7 @@ def _parts(series: Sequence[Series], line: int, y: float, area: Area, top: float
     for row in series:
         long = area.width * row.values[line] / top
         if long > 0:
-            # A thin gap tells neighbours apart where their colours do not.
+            # A thin gap separates neighbours where their colours do not.
             shown = max(0.5, long - 1) if len(series) > 1 else long
             parts.append(
                 element("rect", x=left, y=y + (_ROW - _THICK) / 2, width=shown, height=_THICK, class_=row.style)

@@ -31,8 +31,8 @@ def columns(
     marks: list[Element] = []
     for place, label in enumerate(labels):
         x = _AREA.left + (place + 0.5) * step - thick / 2
-        said = [f"{row.name} {exact(row.values[place])}" for row in (*series, *((upper,) if upper else ()))]
-        stack = [element("title", f"{label}: {', '.join(said)}"), *_stack(series, place, x, thick, ticks[-1])]
+        tooltip_parts = [f"{row.name} {exact(row.values[place])}" for row in (*series, *((upper,) if upper else ()))]
+        stack = [element("title", f"{label}: {', '.join(tooltip_parts)}"), *_stack(series, place, x, thick, ticks[-1])]
         if upper is not None:
             y = _AREA.y(upper.values[place] / ticks[-1])
             stack.append(element("line", x1=x, x2=x + thick, y1=y, y2=y, class_=upper.style))

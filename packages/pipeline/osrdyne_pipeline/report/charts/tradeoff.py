@@ -101,7 +101,7 @@ def _names(
                 named.append(text(x + right, y + down, point.name, anchor, style))
                 break
         else:
-            # Policies must be told apart; where there is no room at all they are in the table below.
+            # A reader must be able to distinguish policies; one without room for its name is in the table below.
             named += _aside(point, x, y, taken) if number < important else []
     return named
 

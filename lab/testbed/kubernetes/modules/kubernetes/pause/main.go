@@ -1,4 +1,4 @@
-// Pause holds the namespaces of a pod open, and takes note of the ends of processes that nobody else waits for.
+// Pause holds the namespaces of a pod open, and takes note of the ends of processes that no other process waits for.
 package main
 
 import (
