@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_relay import Answer, RedisAway, Relay, RelayError
+from testbed.in_time import in_time
 from testbed.redis import RedisServer
 from tests.relay.nodes import settings
 from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
-from tests.unit.runtime.test_silent_peers import in_time
 
 #: Seconds for which a transaction is tried again, without the time of the last answer.
 RETRIES_SECONDS = 2.0
@@ -41,7 +42,7 @@ async def test_each_operation_of_a_node_whose_redis_stands_still_ends_in_time(pr
 
         assert [result for result in results if not isinstance(result, RelayError | None)] == []
         assert sum(isinstance(result, RedisAway) for result in results) >= 4
-        await in_time(asyncio.gather(near.close(), far.close()), 0.0)
+        await in_time(asyncio.gather(near.close(), far.close()), CLOSE_SECONDS)
         await in_time(asyncio.gather(*(call.response() for call in calls), return_exceptions=True), 0.0)
         await in_time(asyncio.gather(*(call.ended() for call in calls)), 0.0)
         private_redis.go_on()

@@ -17,13 +17,13 @@ from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.threads import Bus, BusClient, BusListener, BusServer
 from testbed.broker import Broker
+from testbed.in_time import in_time
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import until_async, until_in_thread
 from tests.broker.test_waits import ill
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
 from tests.unit.runtime.every_wait import public
-from tests.unit.runtime.test_silent_peers import in_time
 
 #: The handlers and replies at the end of a server have a short time.
 SETTINGS = BusSettings(grace=SHORT_SECONDS, reply_timeout=SHORT_SECONDS)
