@@ -16,7 +16,7 @@ from osrdyne_jobs.commands import create
 from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_pipeline.source import consumer
 from testbed.broker import Broker
-from testbed.command_line import Done
+from testbed.command_line import Done, osrdyne
 from testbed.in_time import Late
 from testbed.peer import make_request_queue
 from testbed.pool import DaemonProcess, Pool
@@ -60,7 +60,7 @@ IN_AN_ALARM = {
     "poison show": Said(1, "1"),
     # There is no such entry.
     "poison bury": Said(1, "1"),
-    # Its connection, and so its lock, stays at the broker until the alarm is over.
+    # Its connection, and so its lock, stays until the broker sends it two heartbeats in vain.
     "poison replay": Said(2, BLOCKED),
     "pool apply": Said(0, ""),
     "pool diff": Said(0, ""),
@@ -150,3 +150,17 @@ async def test_each_command_in_an_alarm_ends_in_its_time_and_says_what_it_waits_
             if done.code != said.code or not re.search(said.text, text):
                 wrong.append(f"{command}: {done}")
     assert not wrong, "\n".join(wrong)
+
+
+async def test_after_a_replay_that_an_alarm_stopped_the_next_command_has_the_inventory(
+    pool: Pool, tmp_path: Path, private_broker: Broker
+) -> None:
+    await make_request_queue(pool, "42")
+    Inventory(pool, tmp_path).keep(1)
+    addresses = addresses_of(pool, tmp_path)
+    async with ill(private_broker, "disk alarm"):
+        stopped, text = await ended("poison replay", tmp_path, addresses, SHORT_SECONDS)
+        assert (stopped.code, bool(re.search(BLOCKED, text))) == (2, True), text
+        # It has no time of its own, and waits for the lock as long as commands do
+        listed = await asyncio.to_thread(osrdyne, "poison", "list", "--pool", "core", variables=addresses.of(BROKER))
+    assert (listed.code, "42-0" in listed.out.decode()) == (0, True), listed
