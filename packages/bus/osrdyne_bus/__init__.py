@@ -14,7 +14,7 @@ of itself.
 For operators, `metrics` exports figures to Prometheus, and `commands` are those of `osrdyne bus`.
 """
 
-from osrdyne_bus.addresses import SCHEMES, Brokered, RabbitMQ, Routable, Scheme, scheme_for
+from osrdyne_bus.addresses import SCHEMES, DottedNames, RabbitMQ, Routable, Scheme, scheme_for
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.errors import (
     BusClosed,
@@ -39,7 +39,7 @@ from osrdyne_calls.errors import NoFreeSlot, RemoteError
 from osrdyne_protocol.errors import InvalidTimeout, OtherProcess
 
 __all__ = [
-    "Brokered",
+    "DottedNames",
     "BusClosed",
     "ConnectFailed",
     "CreditWindow",
