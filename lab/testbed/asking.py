@@ -21,7 +21,7 @@ from testbed.causes import COMMAND, EVENTS, METRICS, POISON, PYTHON, REPORT, STA
 from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
 from testbed.suite import in_make_test
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 #: Log messages of the daemon that say why a key does not work.
 _OF_A_KEY = ("group failed; it is tried again", "queue action failed; it is tried again")
@@ -51,6 +51,10 @@ class Events:
         names = (headers.X_EVENT, headers.X_OUTCOME, headers.X_REASON)
         return [": ".join(str(event[name]) for name in names if name in event) for of, event in self._seen if of == key]
 
+    def count(self, key: str, name: str) -> int:
+        """Return how many events of this name a key has."""
+        return sum(line.partition(":")[0] == name for line in self.of(key))
+
     def close(self) -> None:
         if self._connection.is_open:
             self._connection.close()
@@ -78,6 +82,19 @@ class Askers:
         words = ("call", self.key, body, "--pool", self.pool.names.pool, "--timeout", f"{timeout:g}")
         done = osrdyne(*words, variables={"OSRDYNE_CLIENT_URI": self.pool.client_uri})
         return [_CORRELATION_ID.sub("", line) for line in done.err.splitlines()]
+
+    def callers(self, body: bytes = b"x") -> dict[str, list[str]]:
+        """Return what callers read. They wait as long as a slow machine may need."""
+        return {
+            PYTHON: self.in_python(body, PATIENCE_SECONDS),
+            COMMAND: self.by_command(body, PATIENCE_SECONDS),
+        }
+
+    def until_told(self, cause: Cause) -> None:
+        """Send a request, and wait until `osrdyne status --key` says what broke."""
+        with Client(self.pool.client_uri, self.pool.names.pool) as client:
+            client.cast(self.key, b"x", timeout=PATIENCE_SECONDS)
+        until(lambda: not cause.missing(STATUS, self.status()), what="the cause in `status`")
 
     def status(self) -> list[str]:
         """Return the lines of `osrdyne status --key`, without how long ago something was."""
@@ -127,10 +144,10 @@ class Askers:
         later = {STATUS: self.status, EVENTS: lambda: self.events.of(self.key), METRICS: self.metrics}
         later |= {POISON: self.poison} if POISON in cause.words else {}
         # It takes some seconds.
-        later |= {REPORT: self.report} if REPORT in cause.words and not in_make_test() else {}
+        later |= {REPORT: self.report} if cause.patterns(REPORT) and not in_make_test() else {}
         for asker, ask in later.items():
             with contextlib.suppress(AssertionError):
-                until(lambda asker=asker, ask=ask: not cause.missing(asker, ask()), within=30.0)  # type: ignore[misc]
+                until(lambda asker=asker, ask=ask: not cause.missing(asker, ask()))  # type: ignore[misc]
             read[asker] = ask()
             assert not cause.missing(asker, read[asker]), (asker, cause.missing(asker, read[asker]), read[asker])
         for asker in (PYTHON, COMMAND):

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import urllib.error
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 import pytest
 
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_calls.waits import Wait
 from osrdyne_client import AsyncClient, CallTimeout, Client, OsrdyneError
 from osrdyne_worker import Request, WorkerEnvironment, serve
 from testbed.broker import Broker
 from testbed.command_line import CommandResult, osrdyne
+from testbed.in_time import command_in_time, in_time
 from testbed.outages import moved
 from testbed.peer import make_request_queue
 from testbed.pool import DaemonProcess, Pool
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import until_async, until_in_thread
+from tests.unit.runtime.commands_on_peers import NOBODY
 
-T = TypeVar("T")
-
-#: Seconds of the calls here, and those that a loaded machine may take more than it should. Without bounds it was 10.
-SHORT_SECONDS, SLACK_SECONDS = 1.0, 2.5
+#: Seconds of the calls here. Without bounds it was 10.
+SHORT_SECONDS = 1.0
 #: Names of the faults of the way to the broker, and what a call then waits for.
 AWAY, HALF_OPEN = "away", "half-open"
-
-
-async def in_time(work: Awaitable[T], timeout: float) -> T:
-    """Wait for what may take its timeout, and a second."""
-    async with asyncio.timeout(timeout + 1.0 + SLACK_SECONDS):
-        return await work
 
 
 class Way:
@@ -85,7 +80,7 @@ async def test_a_call_a_cast_and_the_end_of_a_client_take_their_time_and_no_more
         with pytest.raises(CallTimeout) as caught:
             await in_time(send("42", b""), SHORT_SECONDS)
         assert caught.value.wait is wait
-    await in_time(client.close(), 0.0)
+    await in_time(client.close(), CLOSE_SECONDS)
 
 
 @faults
@@ -99,7 +94,7 @@ async def test_the_same_holds_for_threads(pool: Pool, way: Way, fault: str, wait
     with pytest.raises(CallTimeout) as caught:
         await in_time(asyncio.to_thread(client.call, "42", b""), SHORT_SECONDS)
     assert caught.value.wait is wait
-    await in_time(asyncio.to_thread(client.close), 0.0)
+    await in_time(asyncio.to_thread(client.close), CLOSE_SECONDS)
 
 
 async def test_a_client_that_cannot_connect_says_so_in_time(way: Way) -> None:
@@ -118,7 +113,7 @@ async def test_a_client_ends_in_time_while_it_connects_again(way: Way, fault: st
     if fault == AWAY:
         way.breaks(AWAY)
     await until_async(lambda: not client.is_connected)
-    await in_time(client.close(), 0.0)
+    await in_time(client.close(), CLOSE_SECONDS)
 
 
 @pytest.mark.parametrize("fault", [AWAY, HALF_OPEN])
@@ -157,7 +152,8 @@ def environment_of(pool: Pool, way: Way) -> WorkerEnvironment:
 
 async def command(uri: str, *words: str, timeout: float) -> CommandResult:
     variables = {"OSRDYNE_CLIENT_URI": uri, "OSRDYNE_OPERATOR_URI": uri}
-    return await in_time(asyncio.to_thread(osrdyne, *words, "--pool", "core", variables=variables), timeout)
+    alone = partial(osrdyne, *words, "--pool", "core", variables=dict.fromkeys(variables, NOBODY.broker))
+    return await command_in_time([*words, "--pool", "core"], variables, timeout, alone=alone)
 
 
 @pytest.mark.parametrize("fault", [AWAY, HALF_OPEN])
@@ -269,8 +265,8 @@ async def test_what_waits_for_an_ill_broker_ends_in_time_and_says_for_what(
             hangs.set()  # its reply is not confirmed
             stop.set()
             await in_time(worker, SHORT_SECONDS)
-            await in_time(aio.close(), 0.0)
-            await in_time(asyncio.to_thread(threads.close), 0.0)
+            await in_time(aio.close(), CLOSE_SECONDS)
+            await in_time(asyncio.to_thread(threads.close), CLOSE_SECONDS)
 
 
 async def test_a_daemon_says_that_it_is_not_ready_in_an_alarm_and_is_ready_after_it(

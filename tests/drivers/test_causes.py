@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.asking import Askers, Events
-from testbed.causes import COMMAND, PYTHON, causes
+from testbed.causes import causes
 from testbed.pool import Pool
 from tests.conftest import Vhost
 from tests.drivers.subjects.docker import DockerSubject
@@ -47,12 +47,12 @@ def start(one_vhost: Vhost, tmp_path: Path) -> Iterator[Start]:
         each.close()
 
 
-async def asked(askers: Askers, title: str, body: bytes = b"x", timeout: float = 60.0) -> None:
-    said = {
-        PYTHON: await asyncio.to_thread(askers.in_python, body, timeout),
-        COMMAND: await asyncio.to_thread(askers.by_command, body, timeout),
-    }
-    await asyncio.to_thread(askers.check, causes()[title], said)
+async def asked(askers: Askers, title: str, body: bytes = b"x", *, told_first: bool = False) -> None:
+    """Check what each who asks reads. `told_first`: callers ask once `status` says what broke."""
+    cause = causes()[title]
+    if told_first:
+        await asyncio.to_thread(askers.until_told, cause)
+    await asyncio.to_thread(askers.check, cause, await asyncio.to_thread(askers.callers, body))
 
 
 @docker
@@ -70,7 +70,7 @@ async def test_each_who_asks_reads_that_a_container_wanted_more_memory_to_start(
     # Of a container that ends as soon as it begins, the engine may not see that it wanted too much memory
     much = ["python3", "-c", "import time; time.sleep(1.0); bytearray(1 << 30)"]
     askers = start(dockerd, ContainerPool, lambda pool: pool.declare(Entrypoint=much, HostConfig=little))
-    await asked(askers, "docker: it needs more memory than its limit at its start", timeout=20.0)
+    await asked(askers, "docker: it needs more memory than its limit at its start")
 
 
 @docker
@@ -101,8 +101,9 @@ async def test_each_who_asks_reads_that_a_unit_is_masked(units: SystemdSubject, 
 
 @kubernetes
 async def test_each_who_asks_reads_that_a_node_has_no_such_image(kube: KubernetesSubject, start: Start) -> None:
-    askers = start(kube, PodPool, lambda pool: pool.declare(image="missing/image:none", imagePullPolicy="Never"))
-    await asked(askers, "kubernetes: the image is missing", timeout=20.0)
+    missing = {"image": "missing/image:none", "imagePullPolicy": "Never"}
+    askers = start(kube, PodPool, lambda pool: pool.declare(**missing), message_ttl=2.0)
+    await asked(askers, "kubernetes: the image is missing", told_first=True)
 
 
 @kubernetes
@@ -114,7 +115,7 @@ async def test_each_who_asks_reads_that_a_pod_wanted_more_memory_to_start(
         "resources": {"limits": {"memory": "64Mi"}},
     }
     askers = start(kube, PodPool, lambda pool: pool.declare(**worker))
-    await asked(askers, "kubernetes: it needs more memory than its limit at its start", timeout=20.0)
+    await asked(askers, "kubernetes: it needs more memory than its limit at its start")
 
 
 @kubernetes
@@ -124,7 +125,7 @@ async def test_each_who_asks_reads_that_a_quota_refuses_pods(kube: KubernetesSub
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": "0"}}}
     )
     try:
-        askers = start(kube, PodPool, lambda _: None)
-        await asked(askers, "kubernetes: a quota refuses the pods", timeout=20.0)
+        askers = start(kube, PodPool, lambda _: None, message_ttl=2.0)
+        await asked(askers, "kubernetes: a quota refuses the pods", told_first=True)
     finally:
         kube.kubectl("delete", "resourcequota", "few", "--ignore-not-found")

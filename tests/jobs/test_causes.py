@@ -51,10 +51,16 @@ def with_worker(live: Jobs, program: str, **pool: object) -> int:
     return JobClient(live.engine, [SCRIPTED], live.client, cast_after=0.5).submit("scripted", "XX", {}).id
 
 
+def until_said(live: Jobs, database_url: str, number: int, title: str) -> None:
+    """Wait until the words of a cause are there: they come with the next scan of redo, or the next attempt."""
+    cause = causes()[title]
+    assert cause.patterns(JOBS)
+    until(lambda: not cause.missing(JOBS, reasons(live, database_url, number)), every=0.5, what=f"why: {title}")
+
+
 def test_a_job_whose_workers_cannot_be_started_says_why(live: Jobs, redo: None, database_url: str) -> None:
     number = with_worker(live, MISSING_FILE, start_failures=3)
-    until(lambda: reasons(live, database_url, number), every=0.5, what="a reason")
-    assert causes()["a file that it needs is missing"].missing(JOBS, reasons(live, database_url, number)) == []
+    until_said(live, database_url, number, "a file that it needs is missing")
     # And it waits, to be done once workers start
     with_worker(live, WORKER.format("pass"))
     live.until(states.DONE, number)
@@ -63,13 +69,25 @@ def test_a_job_whose_workers_cannot_be_started_says_why(live: Jobs, redo: None, 
 
 def test_a_job_whose_worker_died_says_where_its_end_is_reported(live: Jobs, redo: None, database_url: str) -> None:
     number = with_worker(live, WORKER.format("os._exit(3)"))
-    until(lambda: live.attempts(number)[:1] == [states.LOST], what="a lost attempt")
-    assert causes()["the handler ends the process"].missing(JOBS, reasons(live, database_url, number)) == []
+    until_said(live, database_url, number, "the handler ends the process")
+    assert states.LOST in live.attempts(number)
     status_text = osrdyne("status", "--url", live.daemon.url, "--key", "XX").out.decode()
     assert "worker exited with status 3" in status_text
 
 
 def test_a_job_that_failed_has_what_was_raised(live: Jobs, database_url: str) -> None:
     number = with_worker(live, WORKER.format("{}['9']"))
-    until(lambda: live.attempts(number)[:1] == [states.FAILED], what="a failed attempt")
-    assert causes()["the handler raises"].missing(JOBS, reasons(live, database_url, number)) == []
+    until_said(live, database_url, number, "the handler raises")
+    assert states.FAILED in live.attempts(number)
+
+
+def test_a_job_whose_starts_nobody_answers_says_where_to_look(live: Jobs, redo: None, database_url: str) -> None:
+    number = with_worker(live, MISSING_FILE, start_failures=0)
+    until_said(live, database_url, number, "a file is missing, and `start_failures` is 0")
+
+
+def test_a_job_whose_queue_the_broker_refuses_says_so(live: Jobs, redo: None, database_url: str) -> None:
+    pool = live.pool
+    pool.broker.management.put("vhost-limits", pool.vhost, "max-queues", body={"value": len(pool.queues())})
+    number = with_worker(live, WORKER.format("pass"))
+    until_said(live, database_url, number, "the broker refuses the key's queue")

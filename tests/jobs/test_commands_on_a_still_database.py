@@ -9,8 +9,7 @@ import pytest
 
 from testbed.postgres import Postgres
 from tests.jobs.test_bounds import prepared, standing_still
-from tests.unit.runtime.commands_on_peers import DATABASE, WAITS, Addresses, write_files
-from tests.unit.runtime.test_silent_peers import run
+from tests.unit.runtime.commands_on_peers import DATABASE, WAITS, Addresses, run_in_time, write_files
 
 pytestmark = pytest.mark.full
 
@@ -29,8 +28,7 @@ async def test_each_command_on_a_database_that_stands_still_says_so_in_time(
     wrong = []
     with standing_still(private_postgres):
         for command, waits in asked.items():
-            words, variables = waits.line(command, tmp_path, addresses)
-            done = await run(*words, timeout=waits.seconds, **variables)
+            done = await run_in_time(command, tmp_path, addresses, waits.seconds)
             if done.code != waits.code or not re.search(waits.says, done.line):
                 wrong.append((command, done))
     assert (len(asked), wrong) == (9, [])

@@ -13,7 +13,8 @@ from sqlalchemy import Engine, insert, update
 from sqlalchemy.exc import OperationalError
 
 from osrdyne_amqp.errors import BrokerUnreachable
-from osrdyne_calls.errors import StartFailed
+from osrdyne_calls.errors import CallTimeout, StartFailed
+from osrdyne_calls.waits import Wait
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states
 from osrdyne_jobs import redo as redo_module
@@ -286,6 +287,25 @@ def test_what_was_cast_in_vain_is_called_for_and_its_job_keeps_why_it_was_not_se
     with engine.begin() as connection:
         assert running.begin(connection, type="plain", resource="r", worker="w", lease=LONG) is not None
     assert client.get(number).reason is None
+
+
+@pytest.mark.parametrize(
+    ("wait", "why"),
+    [
+        (Wait.CONFIRMED, "no worker began it within 0.001 s: `osrdyne status --key 'a r'` says what its workers do"),
+        (Wait.CONNECTING, None),
+        (Wait.BLOCKED, None),
+    ],
+)
+def test_a_job_that_no_worker_began_says_where_to_look_and_one_that_was_not_sent_does_not(
+    engine: Engine, client: JobClient, pool: Pool, wait: Wait, why: str | None
+) -> None:
+    number = client.submit("plain", "a r", {}).id
+    pool.answer = CallTimeout("no reply", wait=wait)
+    one = redo(engine, pool, pause=0.001)
+    until(lambda: (one.scan(), pool.called)[1])
+    one.scan()
+    assert client.get(number).reason == why
 
 
 def test_the_reason_of_an_attempt_stays_and_a_call_that_waits_is_not_repeated(

@@ -22,13 +22,13 @@ import steps
 from osrdyne_jobs import JobClient, JobWorker, messages
 from osrdyne_jobs.waiting import STOP_SECONDS
 from osrdyne_worker import Request
+from testbed.in_time import in_time
 from testbed.pool import Pool
 from testbed.postgres import Postgres
 from testbed.waiting import hears, until_in_thread
 from tests.broker.conftest import make_pool
 from tests.jobs.test_bounds import PLAIN, prepared, standing_still
 from tests.jobs.test_worker_at_start import ENVIRONMENT, PROGRAM
-from tests.unit.runtime.test_silent_peers import in_time
 
 __all__ = ["make_pool"]
 pytestmark = pytest.mark.full

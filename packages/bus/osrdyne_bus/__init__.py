@@ -16,19 +16,56 @@ For operators, `metrics` exports figures to Prometheus, and `commands` are those
 
 from osrdyne_bus.addresses import SCHEMES, DottedNames, RabbitMQ, Routable, Scheme, scheme_for
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.errors import InvalidTarget, MessagingError
+from osrdyne_bus.errors import (
+    BusClosed,
+    ConnectFailed,
+    DeliveryFailure,
+    DeliveryRejected,
+    InvalidTarget,
+    LinkRefused,
+    LoginRefused,
+    MessageTooLarge,
+    MessagingError,
+    MessagingTimeout,
+    OutcomeUnknown,
+    PeerLost,
+    RepliesLost,
+    SendTimedOut,
+    StartTimedOut,
+    UnsendableMessage,
+)
 from osrdyne_bus.targets import Priority, Target
+from osrdyne_calls.errors import NoFreeSlot, RemoteError
+from osrdyne_protocol.errors import InvalidTimeout, OtherProcess
 
 __all__ = [
     "DottedNames",
-    "MessagingError",
+    "BusClosed",
+    "ConnectFailed",
     "CreditWindow",
+    "DeliveryFailure",
+    "DeliveryRejected",
     "InvalidTarget",
+    "InvalidTimeout",
+    "LinkRefused",
+    "LoginRefused",
+    "MessageTooLarge",
+    "MessagingError",
+    "MessagingTimeout",
+    "NoFreeSlot",
+    "OtherProcess",
+    "OutcomeUnknown",
+    "PeerLost",
     "Priority",
     "RabbitMQ",
+    "RemoteError",
+    "RepliesLost",
     "Routable",
     "SCHEMES",
     "Scheme",
+    "SendTimedOut",
+    "StartTimedOut",
     "Target",
+    "UnsendableMessage",
     "scheme_for",
 ]

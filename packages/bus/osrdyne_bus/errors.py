@@ -99,12 +99,28 @@ class SendTimedOut(MessagingError):
 
 
 class MessagingTimeout(MessagingError):
-    """A call had no answer in the time that it was given. Its text says whether a server may have the request."""
+    """Something had no answer in the time that it was given. For a call, the text says whether a server may have it."""
 
     def __init__(self, message: str | None = None, *, wait: Wait | None = None) -> None:
         super().__init__(message)
         #: How far the request had come, as the text says, too.
         self.wait = wait
+
+
+class StartTimedOut(MessagingTimeout):
+    """What was to receive messages did not receive them in time; nothing of it is left at the peer that answers."""
+
+    def __init__(self, address: str, timeout: float, *, peer: str | None, trouble: object = None) -> None:
+        """`peer`: the one that it was connected to, or None; `trouble` says why there was no connection."""
+        what = f"{peer} did not attach a receiver to {address!r}"
+        if peer is None:
+            what = "there was no connection to receive over" + (f" ({trouble})" if trouble else "")
+        super().__init__(f"within {timeout:g} s {what}", wait=Wait.SENT if peer else Wait.CONNECTING)
+        #: Empty where there was no connection, because its peer says what addresses look like.
+        self.address = address
+        self.timeout = timeout
+        self.peer = peer
+        self.trouble = trouble
 
 
 class UnsendableMessage(MessagingError, ValueError):

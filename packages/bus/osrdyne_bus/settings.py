@@ -26,6 +26,8 @@ class BusSettings:
     notification_credit: int = 100
     #: How long a call, or a cast or fanout, takes at most where it gives no time itself.
     call_timeout: float = 30.0
+    #: How long the start of a server or listener takes at most, or a subscription, where it gives no time itself.
+    start_timeout: float = 30.0
     #: How long a reply waits for credit and for its acknowledgement; after that it is logged, and lost.
     reply_timeout: float = 10.0
     #: How long a notification waits for credit and for its acknowledgement.
@@ -46,7 +48,7 @@ class BusSettings:
         for name in ("reply_credit", "server_credit", "notification_credit", "slots"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give it 1 or more")
-        for name in ("call_timeout", "reply_timeout", "notification_timeout", "grace", "unused_links"):
+        for name in ("call_timeout", "start_timeout", "reply_timeout", "notification_timeout", "grace", "unused_links"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give it more than 0 seconds")
         if not re.fullmatch(r"[\w.~%-]+(/[\w.~%-]+)*", self.root, re.ASCII):

@@ -185,9 +185,12 @@ class _BlockingConsumer:
         self._bus = bus
         self._started = started
 
-    def start(self) -> None:
-        """Attach the subscriptions, and return when they can be reached. Raises LinkRefused, PeerLost, BusClosed."""
-        self._bus.run(self._started.start())
+    def start(self, timeout: float | None = None) -> None:
+        """Attach the subscriptions, and return when they can be reached, within `timeout` seconds.
+
+        By default within the setting `start_timeout`. Raises as `AsyncBusServer.start`.
+        """
+        self._bus.run(self._started.start(timeout))
 
     def stop(self) -> None:
         """Take no more, give back what was not begun, and return when the rest is done. Safe to repeat."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,8 @@ from typing import Any, Protocol
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_calls.errors import RemoteError
+from osrdyne_calls.errors import CallTimeout, RemoteError
+from osrdyne_calls.waits import Wait
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages
 from osrdyne_jobs.client import CAST_TIMEOUT_SECONDS, Caster
@@ -77,7 +79,7 @@ class Redo:
         self._back_at = 0.0
         self._reach = Reach(settings.lease)
         self._stop = threading.Event()
-        #: Hints that were sent as calls and have no answer yet, and the reasons of those that were not served.
+        #: Hints that were sent as calls and have no answer yet, and the reasons of those that no worker began.
         self._called: set[tuple[str, str]] = set()
         self._refused: queue.SimpleQueue[tuple[records.Hint, str]] = queue.SimpleQueue()
 
@@ -195,6 +197,10 @@ class Redo:
         error = answer.exception()
         if isinstance(error, RemoteError):
             self._refused.put((hint, str(error).removesuffix(f" (correlation id {error.correlation_id})")))
+        elif isinstance(error, CallTimeout) and error.wait is Wait.CONFIRMED:
+            # It stands behind its cast, which has no deadline, so that nothing answers it.
+            status = f"`osrdyne status --key {shlex.quote(hint.resource)}` says what its workers do"
+            self._refused.put((hint, f"no worker began it within {self._settings.pause:g} s: {status}"))
 
     def _note_refused(self) -> None:
         while not self._refused.empty():

@@ -6,8 +6,10 @@ It reads and writes the call's hash in Redis. It never gives up in silence: what
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 from osrdyne_relay.errors import (
     CallFailed,
@@ -16,6 +18,7 @@ from osrdyne_relay.errors import (
     DataLost,
     NotCollected,
     PeerGone,
+    RedisAway,
     RelayClosed,
     RelayError,
     Stage,
@@ -32,6 +35,10 @@ from osrdyne_relay.time_rules import LookSchedule, PeerWatch
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
+
+T = TypeVar("T")
+#: Seconds after the end of a call's time for Redis to say how far the call had come. A caller over HTTP waits for one.
+LATE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +97,38 @@ class Call:
         #: Token of the node that has the request.
         self._claim: bytes | None = None
         self._beats = 0
+        self._began = node.now()
+        #: Since when it waits for Redis; None while it does not.
+        self._asks_since: float | None = None
         self._task = node.spawn(self._run(), f"call {self.id}")
 
     async def response(self) -> Response:
         """Wait for the response. Raises a RelayError. A caller that is cancelled here cancels the call."""
         try:
+            await self._ended_or_late()
             return await self._outcome()
         except asyncio.CancelledError:
             self._want_cancel()
             self._task.add_done_callback(self._unheard)
             raise
+
+    async def _ended_or_late(self) -> None:
+        """Wait for the end of the call. Raises RedisAway where its time is over, and Redis does not answer.
+
+        Without its caller, the call goes on until Redis has answered, and cancels its request.
+        """
+        if self._timeout is None:
+            return
+        late = self._began + self._timeout + LATE_SECONDS
+        while not self._task.done():
+            now = self._node.now()
+            if now >= late and self._asks_since is not None and now >= self._asks_since + LATE_SECONDS:
+                self._task.add_done_callback(self._unheard)
+                raise RedisAway(
+                    f"Redis did not answer within the {self._timeout:g} s of the call. The request may have run: check "
+                    "Redis."
+                )
+            await asyncio.wait([self._task], timeout=late - now if now < late else LATE_SECONDS)
 
     async def _outcome(self) -> Response:
         """Wait for the end of the call. Raises CancelledError only where the caller is cancelled."""
@@ -156,7 +185,6 @@ class Call:
 
     async def _run(self) -> Response:
         node = self._node
-        self._began = node.now()
         self._looks = LookSchedule(node.timings.look_first, node.timings.beat_every, self._began)
         node.calls[self.id] = self
         try:
@@ -176,6 +204,14 @@ class Call:
             if self._streams:
                 node.later(self._remove_streams(), f"streams of call {self.id}")
 
+    async def _ask(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer of Redis."""
+        self._asks_since = self._node.now()
+        try:
+            return await answer
+        finally:
+            self._asks_since = None
+
     async def _remove_streams(self) -> None:
         for stream in self._streams:
             await self._node.streams.remove(stream)
@@ -185,7 +221,7 @@ class Call:
         node = self._node
         notes = await node.store_streams(self._request.streams, self._streams)
         while True:
-            life = await node.life(self.endpoint)
+            life = await self._ask(node.life(self.endpoint))
             header = records.made(
                 RequestHeader,
                 id=self.id,
@@ -197,7 +233,8 @@ class Call:
             )
             record = records.encode(header, self._request.body, node.most_bytes)
             self._phase = _Phase.WAITING
-            done = await node.run(node.transactions.enter(self.endpoint, self.id, record, self._pickup_timeout))
+            entry = node.transactions.enter(self.endpoint, self.id, record, self._pickup_timeout)
+            done = await self._ask(node.run(entry))
             if EnterView.of(done.answers).life == life.encode():
                 return
             node.lost(self.endpoint, life)
@@ -240,7 +277,8 @@ class Call:
 
     async def _withdraw(self, *, cancel: bool) -> Response | None:
         """Take the request back, unless a node has it."""
-        done = await self._node.run(self._node.transactions.withdraw(self.endpoint, self.id, cancel=cancel))
+        withdrawal = self._node.transactions.withdraw(self.endpoint, self.id, cancel=cancel)
+        done = await self._ask(self._node.run(withdrawal))
         view = CallerView.of(done.answers)
         # A request that Redis has lost may have been collected before.
         if view.there and view.response is None and view.claim == names.WITHDRAWN.encode():
@@ -252,7 +290,7 @@ class Call:
         self._beats += 1
         waits = None if self._phase is not _Phase.WAITING else max(0.0, self._pickup_at - self._node.now())
         beat = self._node.transactions.caller_beat(self.endpoint, self.id, self._beats, waits)
-        view = CallerView.of((await self._node.run(beat)).answers)
+        view = CallerView.of((await self._ask(self._node.run(beat))).answers)
         now = self._node.now()
         self._looks.looked(now)
         response = self._note(view)
@@ -275,7 +313,7 @@ class Call:
 
     async def _give_up(self, error: RelayError) -> Response:
         """Raise an error, unless the response has come meanwhile."""
-        done = await self._node.run(self._node.transactions.give_up(self.endpoint, self.id))
+        done = await self._ask(self._node.run(self._node.transactions.give_up(self.endpoint, self.id)))
         view = CallerView.of(done.answers)
         if view.response is not None:
             return self._read(view.response)
@@ -285,7 +323,7 @@ class Call:
     async def _pulse_server(self) -> None:
         server = names.node_of(self._claim) if self._claim else None
         if server is not None:
-            await self._node.run(self._node.transactions.pulse(server, pulse(LOOK_PULSE, self.id)))
+            await self._ask(self._node.run(self._node.transactions.pulse(server, pulse(LOOK_PULSE, self.id))))
 
     def _read(self, raw: bytes) -> Response:
         """Return a response, or raise what the serving node says."""

@@ -44,7 +44,7 @@ class DataLost(RelayError):
 
 
 class RedisAway(RelayError):
-    """Redis did not answer for as long as operations are tried. The request may have run: check Redis."""
+    """Redis did not answer in the time of the call, or of all tries. The request may have run: check Redis."""
 
 
 class RedisRefused(RelayError):

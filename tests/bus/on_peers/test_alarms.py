@@ -13,7 +13,11 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest
 from testbed.broker import MEMORY_MB, Broker
+from testbed.command_line import osrdyne
+from testbed.in_time import command_in_time
 from testbed.waiting import PATIENCE_SECONDS, until_async
+from tests.broker.test_waits import ill
+from tests.unit.runtime.commands_on_peers import NOBODY
 
 pytestmark = pytest.mark.both_versions
 
@@ -26,6 +30,26 @@ SHORT_SECONDS = 0.5
 
 def is_raised(broker: Broker, alarm: str) -> bool:
     return bool(broker.management.get("nodes")[0].get(alarm))
+
+
+@pytest.mark.parametrize("words", [("ping", "maps", "roads"), ("watch", "maps", "roads", "--rounds", "1")])
+async def test_in_an_alarm_a_command_on_the_bus_ends_in_its_time_and_says_what_has_no_answer(
+    private_broker: Broker, words: tuple[str, ...]
+) -> None:
+    uri = private_broker.amqp_uri()
+    line = ["bus", *words, "--timeout", "2"]
+    alone = partial(osrdyne, *line, variables={"OSRDYNE_BUS_URI": NOBODY.broker})
+    async with (
+        AsyncBus(uri) as far,
+        AsyncBusServer(far, Target("maps", server="n"), []),
+        AsyncBusServer(far, Target("roads", server="n"), []),
+        ill(private_broker, "disk alarm"),
+    ):
+        done = await command_in_time(line, {"OSRDYNE_BUS_URI": uri}, 2.0, alone=alone)
+    said = done.out.decode()
+    assert said.count("had no credit; it was not sent") == 3
+    assert ("maps: no answer: within " in said, "roads: no answer: within " in said) == (True, True)
+    assert done.code == (1 if words[0] == "ping" else 0)
 
 
 async def test_in_an_alarm_messages_end_in_their_time_and_calls_after_it_need_no_new_connection(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import platform
+import re
 import signal
 import sys
 from pathlib import Path
@@ -109,7 +110,7 @@ async def test_ping_asks_a_mesh_of_routers() -> None:
     bus_line, server_line = done.out.decode().splitlines()
     assert bus_line.startswith("answer by way of ")
     assert ", addressing routable) in " in bus_line
-    assert server_line.startswith("maps: no answer: within 0.5 s the message ")
+    assert re.match(r"maps: no answer: within 0\.\d+ s the message ", server_line)
 
 
 async def test_ping_says_that_a_router_has_fanouts_configured_as_what_reaches_one_server() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,21 +13,23 @@ import pytest
 
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
-from osrdyne_bus.errors import MessagingError
+from osrdyne_bus.errors import MessagingError, StartTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.threads import Bus, BusClient, BusListener, BusServer
+from osrdyne_calls.closing import CLOSE_SECONDS
+from osrdyne_calls.waits import Wait
 from testbed.broker import Broker
+from testbed.in_time import in_time
 from testbed.tcp_proxy import TcpProxy
-from testbed.waiting import until_async, until_in_thread
+from testbed.waiting import PATIENCE_SECONDS, until_async, until_in_thread
 from tests.broker.test_waits import ill
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
 from tests.unit.runtime.every_wait import public
-from tests.unit.runtime.test_silent_peers import in_time
 
 #: The handlers and replies at the end of a server have a short time.
-SETTINGS = BusSettings(grace=SHORT_SECONDS, reply_timeout=SHORT_SECONDS)
+SETTINGS = BusSettings(grace=SHORT_SECONDS, reply_timeout=SHORT_SECONDS, start_timeout=SHORT_SECONDS)
 MODULES = ("osrdyne_bus", "osrdyne_bus.aio", "osrdyne_bus.threads")
 OTHER = Target("other")
 AIO, THREADS = "osrdyne_bus.aio", "osrdyne_bus.threads"
@@ -77,11 +80,11 @@ ASKS: dict[str, tuple[Callable[[UsedBus], Awaitable[Any]], float]] = {
     "AsyncBusListener.stop": (lambda used: used.listener.stop(), SHORT_SECONDS),
     "AsyncBusServer.stop": (lambda used: used.server.stop(), SHORT_SECONDS),
 }
-#: Those that begin to receive have no time of their own: they wait for the peer until the bus is closed.
+#: Those that begin to receive.
 BEGINNINGS: dict[str, Callable[[UsedBus], Awaitable[Any]]] = {
-    "AsyncBus.subscribe": lambda used: used.bus.subscribe(address, 1, lambda _: None),
-    "AsyncBusListener.start": lambda used: AsyncBusListener(used.bus, MAPS, print).start(),
-    "AsyncBusServer.start": lambda used: AsyncBusServer(used.bus, N, endpoint()).start(),
+    "AsyncBus.subscribe": lambda used: used.bus.subscribe(address, 1, lambda _: None, timeout=SHORT_SECONDS),
+    "AsyncBusListener.start": lambda used: AsyncBusListener(used.bus, MAPS, print).start(SHORT_SECONDS),
+    "AsyncBusServer.start": lambda used: AsyncBusServer(used.bus, N, endpoint()).start(SHORT_SECONDS),
 }
 BY_THREADS: dict[str, tuple[Callable[[UsedByThreads], Any], float]] = {
     "Bus.run": (lambda used: used.bus.run(used.bus.asynchronous.ping(SHORT_SECONDS)), SHORT_SECONDS),
@@ -93,8 +96,8 @@ BY_THREADS: dict[str, tuple[Callable[[UsedByThreads], Any], float]] = {
     "BusServer.stop": (lambda used: used.server.stop(), SHORT_SECONDS),
 }
 BEGINNINGS_BY_THREADS: dict[str, Callable[[UsedByThreads], Any]] = {
-    "BusListener.start": lambda used: BusListener(used.bus, MAPS, print).start(),
-    "BusServer.start": lambda used: BusServer(used.bus, N, endpoint()).start(),
+    "BusListener.start": lambda used: BusListener(used.bus, MAPS, print).start(SHORT_SECONDS),
+    "BusServer.start": lambda used: BusServer(used.bus, N, endpoint()).start(SHORT_SECONDS),
 }
 #: Beginnings and ends by statements are those of `open`, `start`, `stop` and `close`.
 BY_STATEMENTS = {
@@ -159,20 +162,32 @@ async def test_what_is_asked_of_a_bus_ends_in_its_time_and_with_it(private_broke
         await used.client.call(N, "echo")
         async with broken(private_broker, proxy, fault):
             await until_async(lambda: bus.is_connected is (fault != "away"))
-            begun = [asyncio.create_task(begin(used)) for begin in map(_coroutine, BEGINNINGS.values())]
+            begun = asyncio.gather(
+                *(in_time(begin(used), SHORT_SECONDS) for begin in BEGINNINGS.values()), return_exceptions=True
+            )
             asked = [in_time(ask(used), seconds) for ask, seconds in ASKS.values()]
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert ended_as(found) == [], dict(zip(ASKS, found, strict=True))
-            await in_time(bus.close(), 0.0)
-            ends = await in_time(asyncio.gather(*begun, return_exceptions=True), 0.0)
-            assert all(isinstance(end, MessagingError) for end in ends), ends
+            for error in await begun:
+                assert_said(error, fault, proxy)
+            # One without a time of its own has that of the setting, and hears of the end of its bus
+            server = AsyncBusServer(bus, N, endpoint())
+            with pytest.raises(StartTimedOut):
+                await in_time(server.start(), SHORT_SECONDS)
+            waits = asyncio.create_task(server.start(math.inf))
+            await asyncio.sleep(0)
+            await in_time(bus.close(), CLOSE_SECONDS)
+            with pytest.raises(MessagingError):
+                await in_time(waits, CLOSE_SECONDS)
 
 
-def _coroutine(begin: Callable[[UsedBus], Awaitable[Any]]) -> Callable[[UsedBus], Any]:
-    async def run(used: UsedBus) -> Any:
-        return await begin(used)
-
-    return run
+def assert_said(error: Any, fault: str, proxy: TcpProxy) -> None:
+    """Check that the error of what was to begin says for what it waited, and where."""
+    assert isinstance(error, StartTimedOut), repr(error)
+    away = fault == "away"
+    assert (error.wait, f"127.0.0.1:{proxy.port}" in str(error)) == (Wait.CONNECTING if away else Wait.SENT, True)
+    said = "there was no connection to receive over (" if away else f"127.0.0.1:{proxy.port} did not attach a receiver"
+    assert str(error).startswith(f"within 1 s {said}")
 
 
 @faults
@@ -188,10 +203,24 @@ async def test_what_threads_ask_of_a_bus_ends_in_its_time_and_with_it(private_br
         await asyncio.to_thread(used.client.call, N, "echo")
         async with broken(private_broker, proxy, fault):
             await until_in_thread(lambda: bus.is_connected is (fault != "away"))
-            begun = [asyncio.ensure_future(asyncio.to_thread(ask, used)) for ask in BEGINNINGS_BY_THREADS.values()]
+            begun = asyncio.gather(
+                *(in_time(asyncio.to_thread(ask, used), SHORT_SECONDS) for ask in BEGINNINGS_BY_THREADS.values()),
+                return_exceptions=True,
+            )
             asked = [in_time(asyncio.to_thread(ask, used), seconds) for ask, seconds in BY_THREADS.values()]
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert ended_as(found) == [], dict(zip(BY_THREADS, found, strict=True))
-            await in_time(asyncio.to_thread(bus.close), 0.0)
-            ends = await in_time(asyncio.gather(*begun, return_exceptions=True), 0.0)
-            assert all(isinstance(end, MessagingError) for end in ends), ends
+            for error in await begun:
+                assert_said(error, fault, proxy)
+            await in_time(asyncio.to_thread(bus.close), CLOSE_SECONDS)
+
+
+async def test_what_did_not_start_in_time_starts_once_its_peer_is_back(private_broker: Broker) -> None:
+    async with AsyncBus(private_broker.amqp_uri(), settings=SETTINGS) as bus:
+        server = AsyncBusServer(bus, N, endpoint())
+        async with ill(private_broker, "stopped"):
+            with pytest.raises(StartTimedOut):
+                await in_time(server.start(), SHORT_SECONDS)
+        await server.start(PATIENCE_SECONDS)
+        assert (await AsyncBusClient(bus).call(N, "echo", b"x", timeout=PATIENCE_SECONDS)).body == b"x"
+        await server.stop()

@@ -7,9 +7,10 @@ from typing import Any
 
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import BrokerTimeout
+from osrdyne_calls.closing import CLOSE_SECONDS
+from testbed.in_time import in_time
 from tests.broker.fake_broker import fake_broker
 from tests.unit.runtime.commands_on_peers import SHORT_SECONDS
-from tests.unit.runtime.test_silent_peers import in_time
 
 
 async def test_what_is_asked_of_a_silent_broker_ends_in_time() -> None:
@@ -37,5 +38,5 @@ async def test_what_is_asked_of_a_silent_broker_ends_in_time() -> None:
         found = await in_time(asyncio.gather(*asked, return_exceptions=True), SHORT_SECONDS)
 
         assert [answer for answer in found if not isinstance(answer, BrokerTimeout)] == []
-        await in_time(channels[7].close(), 0.0)
-        await in_time(connection.close(), 0.0)
+        await in_time(channels[7].close(), CLOSE_SECONDS)
+        await in_time(connection.close(), CLOSE_SECONDS)

@@ -9,7 +9,7 @@ import pytest
 from osrdyne_jobs.store.outcomes import LOST
 from osrdyne_protocol import statuses
 from testbed import ROOT
-from testbed.causes import COMMAND, EVENTS, JOBS, METRICS, PYTHON, STATUS, Cause, causes, masked
+from testbed.causes import COMMAND, EVENTS, JOBS, METRICS, PYTHON, REPORT, STATUS, Cause, causes, masked
 
 #: Where causes are made.
 TESTS = [ROOT / "tests" / tier / "test_causes.py" for tier in ("broker", "drivers")]
@@ -27,7 +27,7 @@ def test_each_cause_of_the_page_is_made_by_a_test() -> None:
 def test_each_cause_says_what_its_callers_read(cause: Cause) -> None:
     assert cause.patterns(PYTHON)
     assert cause.patterns(COMMAND)
-    assert {STATUS, EVENTS, METRICS} <= cause.words.keys()
+    assert {STATUS, EVENTS, METRICS, REPORT, JOBS} <= cause.words.keys()
 
 
 def test_words_are_found_whatever_stands_for_what_differs() -> None:

@@ -6,13 +6,18 @@ alarm, are in the tiers of their engines.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.job_types import JobType
 from osrdyne_runtime.settings_text import to_toml
+from testbed.command_line import CommandResult, osrdyne
+from testbed.in_time import command_in_time
 
 #: Seconds that commands are given here. PostgreSQL's library takes no less than two.
 SHORT_SECONDS = 1.0
@@ -87,6 +92,23 @@ class Waits:
         """Return the words of its command line, and its variables."""
         words = self.words.replace("at/", f"{at}/").replace("STATUS", addresses.http).split()
         return [*command.partition(" (")[0].split(), *words], addresses.of(self.peer)
+
+
+#: Where nothing listens: the port of tcpmux.
+NOBODY = Addresses.at(1)
+
+
+async def run_in_time(command: str, at: Path, addresses: Addresses, seconds: float) -> CommandResult:
+    """Run a command of `WAITS` on its peer; check that it takes its seconds, one, and what it takes on no peer."""
+    alone = at / "alone"
+    alone.mkdir(exist_ok=True)
+    write_files(alone, NOBODY)
+    for folder in (at, alone):
+        if "at/sqlite" in WAITS[command].words:
+            await asyncio.to_thread(migrate, engine_for((folder / "sqlite").read_text()))
+    words, variables = WAITS[command].line(command, at, addresses)
+    without, of_nobody = WAITS[command].line(command, alone, NOBODY)
+    return await command_in_time(words, variables, seconds, alone=partial(osrdyne, *without, variables=of_nobody))
 
 
 #: What is said of each kind of peer: of one that is away, or of one that is silent.

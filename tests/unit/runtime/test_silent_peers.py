@@ -13,20 +13,20 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 import pytest
 
 import steps
 from osrdyne.commands import status
+from osrdyne_calls.closing import CLOSE_SECONDS
 from osrdyne_client import AsyncClient, Client
 from osrdyne_jobs.client import AsyncJobClient, JobClient
 from osrdyne_jobs.commands import create
-from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType
 from osrdyne_jobs.waiting import STOP_SECONDS
@@ -37,29 +37,22 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay import NodeLost, NodesAway, RedisAway, Relay, RelaySettings
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
 from osrdyne_relay.client.addresses import LOST_AFTER_TIMEOUT_SECONDS
-from osrdyne_relay.worker.service import LAST_ANSWERS_SECONDS
-from testbed.command_line import CommandResult, osrdyne
+from testbed.in_time import in_time, seconds_of
 from testbed.waiting import hears, until_in_thread
 from tests.unit.command.every_command import COMMANDS
 from tests.unit.repo import named_tests
 from tests.unit.runtime import every_wait
-from tests.unit.runtime.commands_on_peers import BROKER, SHORT_SECONDS, TYPES, WAITS, Addresses, write_files
+from tests.unit.runtime.commands_on_peers import (
+    BROKER,
+    SHORT_SECONDS,
+    TYPES,
+    WAITS,
+    Addresses,
+    run_in_time,
+    write_files,
+)
 
-T = TypeVar("T")
-
-#: Seconds that a loaded machine may take more than it should. Without bounds it is 10.
-SLACK_SECONDS = 4.0
 AWAY, SILENT = "away", "silent"
-
-
-async def in_time(work: Awaitable[T], timeout: float) -> T:
-    """Wait for what may take its timeout, and a second."""
-    async with asyncio.timeout(timeout + 1.0 + SLACK_SECONDS):
-        return await work
-
-
-async def run(*words: str, timeout: float, **variables: str) -> CommandResult:
-    return await in_time(asyncio.to_thread(osrdyne, *words, variables=variables), timeout)
 
 
 @pytest.fixture(params=[AWAY, SILENT])
@@ -113,11 +106,8 @@ async def test_a_command_ends_in_the_time_that_it_was_given(
     for module in (objects, lake):
         monkeypatch.setattr(module, "TRIED", timedelta(seconds=SHORT_SECONDS))
     waits = WAITS[command]
-    words, variables = waits.line(command, at, Addresses.at(port))
-    if "at/sqlite" in waits.words:
-        await asyncio.to_thread(migrate, engine_for((at / "sqlite").read_text()))
 
-    done = await run(*words, timeout=waits.seconds, **variables)
+    done = await run_in_time(command, at, Addresses.at(port), waits.seconds)
 
     assert done.code == waits.code, done
     line = done.line if waits.code else done.out.decode()
@@ -140,14 +130,14 @@ RelayWorker("http://127.0.0.1:PORT", "maps/LAX", print, token="t", grace=0.0).ru
 """
 #: By name: the words of its command line, or its program, and for how long it ends what is under way, in seconds.
 PROGRAMS: dict[str, tuple[str, float]] = {
-    "daemon": ("daemon --settings settings.toml", 0.0),
+    "daemon": ("daemon --settings settings.toml", CLOSE_SECONDS),
     "jobs redo": ("jobs redo --pool core --database-file database", STOP_SECONDS),
     "jobs serve": ("jobs serve --port 0 --pool core --database-file database", STOP_SECONDS),
-    "relay serve": ("relay serve --settings relay.toml", 0.0),
+    "relay serve": ("relay serve --settings relay.toml", CLOSE_SECONDS),
     "pipeline ingest": ("pipeline ingest --pool core --lake lake --engine duckdb --follow", LAST_SECONDS),
-    "osrdyne_worker.run": (WORKER, 0.0),
+    "osrdyne_worker.run": (WORKER, CLOSE_SECONDS),
     "osrdyne_jobs.JobWorker": (JOB_WORKER, STOP_SECONDS),
-    "osrdyne_relay.worker.RelayWorker": (RELAY_WORKER, LAST_ANSWERS_SECONDS),
+    "osrdyne_relay.worker.RelayWorker": (RELAY_WORKER, CLOSE_SECONDS),
 }
 
 
@@ -173,7 +163,8 @@ async def test_a_program_that_waits_for_a_silent_peer_ends_when_it_is_asked_to(
 
     await until_in_thread(waits)
     process.send_signal(signal.SIGTERM)
-    await in_time(asyncio.to_thread(process.wait), seconds)
+    alone = await asyncio.to_thread(seconds_of, lambda: subprocess.run([sys.executable, "-c", ""], check=True))
+    await in_time(asyncio.to_thread(process.wait), seconds, alone=alone)
     assert process.returncode == 0, (at / "log").read_text()
     assert "password" not in (at / "log").read_text()
 
@@ -201,13 +192,13 @@ async def test_a_call_to_a_node_that_does_not_answer_ends_in_its_time(port: int)
     await client.__aenter__()
     with pytest.raises((NodesAway, NodeLost)):
         await in_time(client.call("e", b"", timeout=SHORT_SECONDS), SHORT_SECONDS + LOST_AFTER_TIMEOUT_SECONDS)
-    await in_time(client.__aexit__(None, None, None), 0.0)
+    await in_time(client.__aexit__(None, None, None), CLOSE_SECONDS)
     threads = RelayClient(url, token="t")
     with pytest.raises((NodesAway, NodeLost)):
         await in_time(
             asyncio.to_thread(threads.call, "e", b"", timeout=SHORT_SECONDS), SHORT_SECONDS + LOST_AFTER_TIMEOUT_SECONDS
         )
-    await in_time(asyncio.to_thread(threads.close), 0.0)
+    await in_time(asyncio.to_thread(threads.close), CLOSE_SECONDS)
 
 
 async def test_a_node_without_its_redis_says_so_in_time_and_ends_at_once(port: int) -> None:
@@ -216,7 +207,7 @@ async def test_a_node_without_its_redis_says_so_in_time_and_ends_at_once(port: i
     async with relay:
         with pytest.raises(RedisAway):
             await in_time(relay.ask_redis(), SHORT_SECONDS)
-        await in_time(relay.close(), 0.0)
+        await in_time(relay.close(), CLOSE_SECONDS)
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------
@@ -226,7 +217,7 @@ async def test_a_client_of_jobs_ends_in_its_time(port: int) -> None:
     jobs = JobClient(f"postgresql://user@127.0.0.1:{port}/jobs", [JobType("t")], timeout=2.0)
     with pytest.raises(NotRegistered):
         await in_time(asyncio.to_thread(jobs.submit, "t", "LAX", {}), 2.0)
-    await in_time(asyncio.to_thread(jobs.close), 0.0)
+    await in_time(asyncio.to_thread(jobs.close), CLOSE_SECONDS)
 
 
 # --- all of them --------------------------------------------------------------------------------------------------
@@ -285,7 +276,7 @@ async def test_every_close_takes_a_second_at_most(name: str, silent: int) -> Non
     asking = asyncio.ensure_future(asks(thing)) if is_async else asyncio.ensure_future(asyncio.to_thread(asks, thing))
     await until_in_thread(lambda: is_connected(os.getpid(), silent))
 
-    await in_time(thing.__aexit__(None, None, None) if is_async else asyncio.to_thread(thing.close), 0.0)
+    await in_time(thing.__aexit__(None, None, None) if is_async else asyncio.to_thread(thing.close), CLOSE_SECONDS)
 
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)

@@ -18,12 +18,13 @@ from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.counts import BusCounts, OutcomeCounter
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import IncomingMessage
-from osrdyne_bus.errors import BusClosed, InvalidTarget
+from osrdyne_bus.errors import BusClosed, InvalidTarget, StartTimedOut
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
 from osrdyne_calls.closing import CLOSE_SECONDS, in_time
+from osrdyne_protocol.durations import timeout_of
 
 #: The link that all replies leave over, where one will do.
 REPLIES = AnyAddress("replies")
@@ -229,19 +230,39 @@ class AsyncBus:
         return await self._calls.call(self._sender, address, make, timeout)
 
     async def subscribe(
-        self, address: Callable[[Scheme], str], credit: int, received: Callable[[IncomingMessage], None]
+        self,
+        address: Callable[[Scheme], str],
+        credit: int,
+        received: Callable[[IncomingMessage], None],
+        *,
+        timeout: float | None = None,
     ) -> KeptSubscription:
-        """Receive what is sent to an address, also over later connections. Raises LinkRefused, PeerLost, BusClosed."""
+        """Receive what is sent to an address, also over later connections.
+
+        It is attached within `timeout` seconds, also where there is no connection yet: by default within the setting
+        `start_timeout`. Raises StartTimedOut, LinkRefused, PeerLost, BusClosed, InvalidTimeout.
+        """
         self._connection.check_here()
+        timeout = self.settings.start_timeout if timeout is None else timeout_of(timeout)
         made = KeptSubscription(self._connection.soon, address, CreditWindow(credit, self.counts), received)
-        await made.open()
+        try:
+            async with asyncio.timeout(timeout):
+                await made.open()
+        except TimeoutError:
+            to_peer = self._connection.present
+            if to_peer is None:
+                raise StartTimedOut("", timeout, peer=None, trouble=self._connection.trouble) from None
+            raise StartTimedOut(address(to_peer.scheme), timeout, peer=to_peer.connection.peer) from None
         self._subscriptions.append(made)
         return made
 
-    async def until_known(self, address: Callable[[Scheme], str]) -> None:
-        """Return when all routers of a mesh know a subscription of this bus; at once where that cannot be known."""
+    async def until_known(self, address: Callable[[Scheme], str], timeout: float = mesh.KNOWN_SECONDS) -> None:
+        """Return when all routers of a mesh know a subscription of this bus; at once where that cannot be known.
+
+        Takes `timeout` seconds at most; that not all know it by then is logged.
+        """
         if (to_peer := self._connection.present) is not None:
-            await mesh.until_known(to_peer, address(to_peer.scheme))
+            await mesh.until_known(to_peer, address(to_peer.scheme), timeout)
 
     async def fanouts(self, target: Target, timeout: float) -> str | None:
         """Return how a router delivers a fanout, `multicast` where it is configured; None where that cannot be known.

@@ -18,8 +18,8 @@ KNOWN_SECONDS = 5.0
 _ANSWER_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
 
 
-async def until_known(to_peer: PeerConnection, address: str) -> None:
-    """Wait until all routers know the address of a receiver, for KNOWN_SECONDS at most. Raises nothing.
+async def until_known(to_peer: PeerConnection, address: str, within: float) -> None:
+    """Wait until all routers know the address of a receiver, for `within` seconds at most. Raises nothing.
 
     Returns at once where the peer is not a router, or does not say what others know.
     """
@@ -27,7 +27,7 @@ async def until_known(to_peer: PeerConnection, address: str) -> None:
     if not to_peer.scheme.routed:
         return
     try:
-        async with asyncio.timeout(KNOWN_SECONDS), RouterManagement.opened(connection) as routers:
+        async with asyncio.timeout(within), RouterManagement.opened(connection) as routers:
             if routers is not None:
                 own, others = await routers.others(_ANSWER_SECONDS)
                 await asyncio.gather(*(_until_known_at(routers, at, address, own) for at in others.values()))

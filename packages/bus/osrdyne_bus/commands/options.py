@@ -67,7 +67,7 @@ Mechanisms = Annotated[
 CaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates that are trusted, for amqps://.")]
 CertificateFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Own certificate, for amqps://.")]
 KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the own certificate.")]
-Timeout = Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the connection, and for each answer.")]
+Timeout = Annotated[float, typer.Option(min=0.001, help="Seconds for the connection and all answers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON documents.")]
 
 

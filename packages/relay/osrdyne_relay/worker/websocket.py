@@ -134,7 +134,10 @@ class WebSocketReceiver:
                 url = nodes.order()[retry.failures % len(nodes.urls)]
                 connection = None
                 try:
-                    connection = WebSocketConnection(await self._session.socket(url + wire.SOCKET, _MOST))
+                    socket = await self._opened(url, stop)
+                    if socket is None:
+                        break
+                    connection = WebSocketConnection(socket)
                     await self._serve(url, connection, stop)
                 except RelayError as error:
                     if connection is not None and connection.served:
@@ -148,6 +151,18 @@ class WebSocketReceiver:
             for task in self._in_hand:
                 task.cancel()
             await asyncio.gather(*self._in_hand, return_exceptions=True)
+
+    async def _opened(self, url: str, stop: asyncio.Event) -> Socket | None:
+        """Return a connection to a node; None where the stop came first: nothing is lost with a node that is silent."""
+        opening = asyncio.create_task(self._session.socket(url + wire.SOCKET, _MOST))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (opening, stopped):
+                task.cancel()
+            await asyncio.gather(opening, stopped, return_exceptions=True)
+        return None if opening.cancelled() else opening.result()
 
     async def _serve(self, url: str, connection: WebSocketConnection, stop: asyncio.Event) -> None:
         """Serve over a connection until it ends, or node or worker stop. Raises why, but for the worker's stop."""

@@ -14,15 +14,20 @@ from types import TracebackType
 from typing import Any
 
 from osrdyne_bus.aio.bus import AsyncBus
+from osrdyne_bus.aio.mesh import KNOWN_SECONDS
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.engine import IncomingMessage
+from osrdyne_bus.errors import StartTimedOut
 from osrdyne_calls.handling import Outcome
 from osrdyne_calls.runners import InExecutor, InThreads, is_async
+from osrdyne_protocol.durations import timeout_of
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import OwnerProcess
 
 log = log_lines.logger(__name__)
 
+#: Seconds of a wait whose time is over: a timeout is more than 0.
+LEAST_SECONDS = 0.001
 #: Seconds for a cancelled handler to end.
 CANCELLATION_SECONDS = 2.0
 
@@ -70,18 +75,29 @@ class Consumer(ABC):
         """Messages that came and are not done."""
         return len(self._waiting) + len(self._running)
 
-    async def _subscribe(self, addresses: Sequence[Callable[[Any], str]], credit: int) -> None:
+    async def _subscribe(self, addresses: Sequence[Callable[[Any], str]], credit: int, timeout: float | None) -> None:
         if self._started:
             raise RuntimeError("it is started already")
+        timeout = self._bus.settings.start_timeout if timeout is None else timeout_of(timeout)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+
+        def left() -> float:
+            return max(deadline - loop.time(), LEAST_SECONDS)
+
         self._started = True
         self._home = OwnerProcess()
         self._stopping = False
         try:
             for address in addresses:
-                self._subscriptions.append(await self._bus.subscribe(address, credit, self._received))
+                made = await self._bus.subscribe(address, credit, self._received, timeout=left())
+                self._subscriptions.append(made)
             # Routers announce receivers in their order: one that knows the last knows them all.
             for address in addresses[-1:]:
-                await self._bus.until_known(address)
+                await self._bus.until_known(address, min(KNOWN_SECONDS, left()))
+        except StartTimedOut as late:
+            await self.stop()
+            raise StartTimedOut(late.address, timeout, peer=late.peer, trouble=late.trouble) from None
         except BaseException:
             await self.stop()
             raise
@@ -127,11 +143,10 @@ class Consumer(ABC):
         """A handler is not waited for any more."""
 
     async def _unsubscribe(self) -> None:
-        while self._subscriptions:
-            subscription = self._subscriptions[-1]
-            await self._bus.unsubscribe(subscription)
-            if subscription in self._subscriptions:  # and not removed by another stop
-                self._subscriptions.remove(subscription)
+        # At once: each waits for its router.
+        gone = list(self._subscriptions)
+        await asyncio.gather(*map(self._bus.unsubscribe, gone))
+        self._subscriptions = [each for each in self._subscriptions if each not in gone]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

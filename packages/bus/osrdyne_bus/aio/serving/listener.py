@@ -46,14 +46,14 @@ class AsyncBusListener(Consumer):
         self._handler = handler
         self._priorities = tuple(priorities)
 
-    async def start(self) -> None:
-        """Attach a subscription for each priority, as a server does. Raises LinkRefused, PeerLost, BusClosed."""
+    async def start(self, timeout: float | None = None) -> None:
+        """Attach a subscription for each priority, as a server does, within `timeout` seconds, and raise as it does."""
         target = self._target
 
         def address_of(priority: Priority) -> Callable[[Any], str]:
             return lambda scheme: scheme.notifications(target, priority)
 
-        await self._subscribe(list(map(address_of, self._priorities)), self._bus.settings.notification_credit)
+        await self._subscribe(list(map(address_of, self._priorities)), self._bus.settings.notification_credit, timeout)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -89,11 +89,13 @@ class AsyncBusServer(Consumer):
         made.add(PING, ping)
         return made
 
-    async def start(self) -> None:
+    async def start(self, timeout: float | None = None) -> None:
         """Attach the three subscriptions, and return when they can be reached from everywhere.
 
-        Over a mesh that is when all routers know them, where the routers say so (docs/howto/bus-peers.md). Raises
-        InvalidTarget, LinkRefused, PeerLost, BusClosed.
+        Over a mesh that is when all routers know them, where the routers say so (docs/howto/bus-peers.md). Takes
+        `timeout` seconds at most, by default the setting `start_timeout`; `math.inf` to wait for the peer without an
+        end. Raises StartTimedOut, InvalidTarget, LinkRefused, PeerLost, BusClosed, InvalidTimeout. Nothing is received
+        after it has raised, and it may be started again.
         """
         target = self._target
         await self._subscribe(
@@ -103,6 +105,7 @@ class AsyncBusServer(Consumer):
                 lambda scheme: scheme.fanout_subscription(target),
             ),
             self._bus.settings.server_credit,
+            timeout,
         )
 
     async def stop(self) -> None:
