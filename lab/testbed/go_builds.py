@@ -48,7 +48,7 @@ class Recipe:
 def built(purpose: str, recipe: Recipe) -> Path:
     """Return the folder with what a recipe makes, in the cache's folder of that purpose; build unless it is there.
 
-    Another process that builds the same is waited for. Raises BuildFailed and golang.NoGo.
+    Another process that builds the same is waited for. Raises BuildFailed and golang.GoMissing.
     """
     kept = cache() / purpose
     target = kept / f"{recipe.module.name}-{_digest(recipe)}"

@@ -62,6 +62,6 @@ def cache() -> Path:
 def binaries(name: str) -> Path:
     """The folder with a module's programs, built unless they are there.
 
-    Another process that builds the same is waited for. Raises go_builds.BuildFailed and golang.NoGo.
+    Another process that builds the same is waited for. Raises go_builds.BuildFailed and golang.GoMissing.
     """
     return go_builds.built("kubernetes", RECIPES[name])

@@ -47,6 +47,6 @@ def test_a_queue_of_unknown_state_is_not_lost_and_an_unreachable_broker_is_repor
     module: Any,
 ) -> None:
     assert not module.never_led(AnsweringBroker(None), "v", "q")
-    assert not module.never_led(AnsweringBroker(None, module.Refused("503")), "v", "q")
+    assert not module.never_led(AnsweringBroker(None, module.TopologyRefused("503")), "v", "q")
     with pytest.raises(module.Unreachable):
         module.never_led(AnsweringBroker(None, module.Unreachable("away")), "v", "q")

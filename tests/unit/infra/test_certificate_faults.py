@@ -53,6 +53,6 @@ def test_the_ansible_module_has_the_texts_of_the_filter(ours: Authority, other: 
                 "admin_password": "password",
                 "timeout": 30.0,
             }
-            with pytest.raises(module.Refused) as caught:
+            with pytest.raises(module.TopologyRefused) as caught:
                 module.Api(given, rehearse=True).get("overview")
             assert f"no TLS with https://127.0.0.1:{port}: {UNKNOWN}{expected}" in str(caught.value)

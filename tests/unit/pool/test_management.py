@@ -99,7 +99,7 @@ def test_a_redirect_is_not_followed_with_the_password(who: str) -> None:
         else:
             module = plugin("modules/osrdyne_topology.py")
             given = {"url": url, "admin": "u", "admin_password": "p", "timeout": 5, "certificate_faults": {}, "tls": {}}
-            with pytest.raises(module.Refused, match="302"):
+            with pytest.raises(module.TopologyRefused, match="302"):
                 module.Api(given, rehearse=False).get("queues")
 
     assert seen == []

@@ -99,8 +99,8 @@ def test_workers_are_held_by_many_daemons_or_by_a_program_that_is_alone(tmp_path
 
 
 def test_a_program_that_is_killed_holds_nothing(tmp_path: Path) -> None:
-    code = "import os, sys; from osrdyne.drivers.subprocess.holding import Holding; from pathlib import Path\n"
-    code += "Holding(Path(sys.argv[1]), alone=True); os.kill(os.getpid(), 9)"
+    code = "import os, sys; from osrdyne.drivers.subprocess.holding import DirectoryLock; from pathlib import Path\n"
+    code += "DirectoryLock(Path(sys.argv[1]), alone=True); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
 
     DirectoryLock(tmp_path, alone=True).close()
