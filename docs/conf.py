@@ -59,6 +59,7 @@ _ANY = re.compile(r"\[([^\[\]]+)\]\(([^)#:]+)\)")
 #: What of a class is in the documentation of others.
 _BASES = "BaseModel,BaseException,Enum,str,object"
 DECISIONS = "docs/decisions/README"
+CLIENT = "osrdyne_client"
 
 
 def contents(page: str, text: str) -> str:
@@ -96,19 +97,23 @@ def interfaces(package: str) -> str:
     heading = ["Errors\n------"] if errors else []
     return "\n\n".join(
         [
-            *(_row(f"{package}.{name}", members[name]) for name in rest),
+            *(_row(package, name, members[name]) for name in rest),
             *heading,
-            *(_row(f"{package}.{name}", members[name]) for name in errors),
+            *(_row(package, name, members[name]) for name in errors),
             "",
         ]
     )
 
 
-def _row(name: str, value: object) -> str:
+def _row(package: str, name: str, value: object) -> str:
+    full = f"{package}.{name}"
     if isinstance(value, type):
         kind = "exception" if _is_error(value) else "class"
-        return f".. auto{kind}:: {name}\n   :members:\n   :inherited-members: {_BASES}"
-    return f".. autofunction:: {name}" if inspect.isfunction(value) else f".. py:data:: {name}"
+        # The index has each class once: in the page of the client where packages share it.
+        shared = package != CLIENT and getattr(importlib.import_module(CLIENT), name, None) is value
+        index = "\n   :no-index:" if shared else ""
+        return f".. auto{kind}:: {full}\n   :members:\n   :inherited-members: {_BASES}{index}"
+    return f".. autofunction:: {full}" if inspect.isfunction(value) else f".. py:data:: {full}"
 
 
 def _is_error(value: object) -> bool:

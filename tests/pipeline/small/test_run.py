@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -125,13 +126,18 @@ def test_two_runs_at_once_are_refused_and_the_second_names_the_first(tmp_path: P
     assert "wait for it" in line
 
 
-def test_a_run_that_takes_too_long_ends_and_says_in_which_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_sigint", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "in the background of a script"])
+def test_a_run_that_takes_too_long_ends_and_says_in_which_step(tmp_path: Path, on_sigint: signal.Handlers) -> None:
     file = tmp_path / "monitor.uri"
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         file.write_text(f"amqp://user:word@127.0.0.1:{silent.getsockname()[1]}/core")
-        found = run(tmp_path / "lake", "--uri-file", file, "--time-limit", "1", "--json")
+        before = signal.signal(signal.SIGINT, on_sigint)  # the command inherits it
+        try:
+            found = run(tmp_path / "lake", "--uri-file", file, "--time-limit", "1", "--json")
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     assert found.returncode == 2
     assert json.loads(found.stdout)["error"].startswith("ingest: not done within 1, and ended; the next run goes on")

@@ -153,6 +153,8 @@ def _line(step: str, outcome: dict[str, Any]) -> str:
 def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
     """End what takes longer, as Ctrl-C would; and the process, where that does not help within `GRACE_SECONDS`.
 
+    The signal is SIGALRM: a job that a shell's script starts in the background ignores SIGINT.
+
     Raises `PartlyDone`. What was killed is repeated without loss by the next run, so it is safe to end the process.
     """
     over = threading.Event()
@@ -163,12 +165,13 @@ def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
 
     def end() -> None:
         over.set()
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGALRM)
         if not ended.wait(GRACE_SECONDS):
             complain(str(say()))
             os._exit(CANNOT)
 
     ended = threading.Event()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
@@ -181,3 +184,4 @@ def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
     finally:
         timer.cancel()
         ended.set()
+        signal.signal(signal.SIGALRM, before)
