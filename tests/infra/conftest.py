@@ -19,7 +19,7 @@ from testbed.kubernetes.building import binaries
 from testbed.kubernetes.cluster import MODULES, Cluster
 from testbed.pool import STATISTICS_INTERVAL
 from testbed.pulumi import building
-from testbed.pulumi.stack import Done, Project
+from testbed.pulumi.stack import CommandResult, Project
 from testbed.waiting import until
 from tests.infra.built_images import AIRPORTS, DAEMON, archives
 
@@ -56,10 +56,10 @@ class Stack:
         values = {name: value for name, value in {**self.values, **changes}.items() if value is not None}
         self.project.configure(values, {"admin_password": self.broker.admin_password, **self.more_secrets})
 
-    def up(self, *words: str) -> Done:
+    def up(self, *words: str) -> CommandResult:
         return self.project.pulumi("up", "--yes", "--stack", self.project.stack, *words)
 
-    def must_up(self, *words: str, variables: Mapping[str, str] | None = None) -> Done:
+    def must_up(self, *words: str, variables: Mapping[str, str] | None = None) -> CommandResult:
         """Without a preview before, which takes as long as the rest."""
         words = ("up", "--yes", "--skip-preview", "--stack", self.project.stack, *words)
         return self.project.must(*words, variables=variables)
@@ -84,10 +84,10 @@ class Stack:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     plugin.kill()
 
-    def preview(self, *words: str) -> Done:
+    def preview(self, *words: str) -> CommandResult:
         return self.project.pulumi("preview", "--stack", self.project.stack, *words)
 
-    def destroy(self) -> Done:
+    def destroy(self) -> CommandResult:
         return self.project.pulumi("destroy", "--yes", "--skip-preview", "--stack", self.project.stack)
 
     def pool(self, name: str = "core") -> PoolSettings:

@@ -23,7 +23,7 @@ from tests.infra.conftest import cluster, fresh
 from tests.infra.test_jobs_on_cluster import address, redo, server
 from tests.infra.test_relay_on_cluster import NODES, REDIS, REDIS_IMAGE, running
 from tests.release import test_upgrade_jobs
-from tests.release.live_pool import CALLER, LATEST
+from tests.release.live_pool import CALLER, LATEST_SECONDS
 from tests.release.test_upgrade_jobs import not_done_once
 from tests.release.test_upgrade_pulumi import SMALL, LiveStack, images
 from tests.release.test_upgrade_relay import TOKEN, served
@@ -191,7 +191,7 @@ def test_jobs_and_a_relay_on_a_cluster_are_upgraded_and_downgraded_by_pulumi_und
 
     # A job has no reply. It is done once, and when depends on how fast pods start
     slowest = {name: max(seconds for *_, seconds in called.lines) for name, called in polled.items()}
-    assert max(slowest.values()) < LATEST, slowest
+    assert max(slowest.values()) < LATEST_SECONDS, slowest
     # Each key had one worker of each kind, and the first one's successor: none was restarted without need
     kinds = {key: [answer.split()[-1] for answer in seen] for key, seen in jobs["jobs"].workers().items()}
     assert kinds == {key: ["before", "after", "before"] for key in kinds}

@@ -19,7 +19,7 @@ from testbed.postgres import Postgres
 from testbed.waiting import PATIENCE_SECONDS, until
 from tests.conftest import Vhost
 from tests.jobs.conftest import postgres
-from tests.release.live_pool import LATEST, LivePool, live_pool
+from tests.release.live_pool import LATEST_SECONDS, LivePool, live_pool
 from tests.release.two_versions import KEYS, Answers, Caller, Version
 
 __all__ = ["postgres"]
@@ -182,7 +182,7 @@ def test_jobs_are_upgraded_and_downgraded_under_load_and_each_is_done_once(
 
     places = [version.environment.place for version in (before, after, before)]
     for expected, asked in zip((places, places, places, places[2:]), answers, strict=True):
-        assert max(seconds for *_, seconds in asked.lines) < LATEST
+        assert max(seconds for *_, seconds in asked.lines) < LATEST_SECONDS
         kinds = {key: [Path(worker.split()[1]) for worker in seen] for key, seen in asked.workers().items()}
         assert kinds == dict.fromkeys(kinds, expected)
         assert len(kinds) == KEYS

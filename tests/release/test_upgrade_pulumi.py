@@ -17,13 +17,13 @@ import pytest
 
 from testbed import ROOT
 from testbed.kubernetes.cluster import Cluster
-from testbed.pulumi.stack import Done
+from testbed.pulumi.stack import CommandResult
 from testbed.waiting import until
 from tests.conftest import Vhost
 from tests.infra.built_images import DAEMON, Recipe, archives
 from tests.infra.clustered import RESOURCES, OnCluster
 from tests.infra.conftest import Stack, cluster, fresh, make_stack, newest
-from tests.release.live_pool import CALLER, LATEST, WORKER, LivePool, check_all_answered, live_pool
+from tests.release.live_pool import CALLER, LATEST_SECONDS, WORKER, LivePool, check_all_answered, live_pool
 from tests.release.two_versions import KEYS, Answers, Caller, Version, commit_before, lines
 
 __all__ = ["cluster", "fresh", "make_stack", "newest"]
@@ -64,7 +64,7 @@ def up(stack: Stack, version: Version, *, refresh: bool = False) -> None:
     project.must("stack", "export", "--stack", project.stack, "--file", str(kept))
 
 
-def taken_away(done: Done) -> list[str]:
+def taken_away(done: CommandResult) -> list[str]:
     """Return the lines of an `up` about what it deleted or replaced."""
     return [line for line in done.out.splitlines() if " deleted" in line or " replaced" in line]
 
@@ -169,7 +169,7 @@ def test_a_pool_on_a_cluster_is_upgraded_and_downgraded_by_pulumi_and_every_call
             for name in ("known", "new"):
                 until(live.answered_by(name, release), what="answers of the workers that were exchanged")
 
-    assert max(seconds for called_ in (known, new) for *_, seconds in called_.lines) < LATEST
+    assert max(seconds for called_ in (known, new) for *_, seconds in called_.lines) < LATEST_SECONDS
     # Each key had one worker of each kind, and the first one's successor: none was restarted without need
     kinds = {key: [answer.split()[1] for answer in seen] for key, seen in known.workers().items()}
     assert kinds == {key: ["before", "after", "before"] for key in kinds}

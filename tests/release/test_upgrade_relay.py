@@ -22,7 +22,7 @@ from tests.release.two_versions import KEYS, Caller, Version, last_answers
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
 TOKEN = "a-token-of-all-clients"
-LATEST = 10.0
+LATEST_SECONDS = 10.0
 WORKER = """
 import os, sys
 from osrdyne_relay.worker import RelayWorker
@@ -131,6 +131,6 @@ def test_a_relay_is_exchanged_part_by_part_and_back_and_every_call_is_answered(
                 former = workers.pop_all()
 
     for called in answers:
-        assert max(seconds for *_, seconds in called.lines) < LATEST
+        assert max(seconds for *_, seconds in called.lines) < LATEST_SECONDS
         kinds = {Path(worker.split()[-1]) for seen in called.workers().values() for worker in seen}
         assert kinds == {before.environment.place, after.environment.place}

@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 480
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """How a command ended, and all that it said."""
 
     code: int
@@ -86,7 +86,7 @@ class Project:
             **({} if released() else {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}),
         }
 
-    def pulumi(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> Done:
+    def pulumi(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> CommandResult:
         """Run `pulumi WORDS` in the project."""
         started = time.monotonic()
         done = subprocess.run(
@@ -99,7 +99,7 @@ class Project:
             text=True,
             timeout=PATIENCE_SECONDS,
         )
-        return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+        return CommandResult(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 
     def configure(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         """Give the stack these values, in place of those of the checkout's file, and make it."""
@@ -113,7 +113,7 @@ class Project:
         for name, value in secrets.items():
             self.must("config", "set", "--stack", self.stack, "--secret", name, stdin=value)
 
-    def must(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> Done:
+    def must(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> CommandResult:
         """Run a command that has to succeed. Raises AssertionError with what it said."""
         done = self.pulumi(*words, stdin=stdin, variables=variables)
         assert done.code == 0, f"pulumi {' '.join(words)}:\n{done.text}"
