@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -22,6 +22,9 @@ from testbed.pulumi import building
 from testbed.pulumi.stack import CommandResult, Project
 from testbed.waiting import until
 from tests.infra.built_images import AIRPORTS, DAEMON, archives
+
+if TYPE_CHECKING:
+    from tests.infra.clustered import OnCluster
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -56,9 +59,10 @@ class Stack:
     def up(self, *words: str) -> CommandResult:
         return self.project.pulumi("up", "--yes", "--stack", self.project.stack, *words)
 
-    def must_up(self, *words: str) -> CommandResult:
+    def must_up(self, *words: str, variables: Mapping[str, str] | None = None) -> CommandResult:
         """Without a preview before, which takes as long as the rest."""
-        return self.project.must("up", "--yes", "--skip-preview", "--stack", self.project.stack, *words)
+        words = ("up", "--yes", "--skip-preview", "--stack", self.project.stack, *words)
+        return self.project.must(*words, variables=variables)
 
     def kill_an_up(self, condition: Callable[[], object], what: str) -> None:
         """Begin an `up`, and kill it with all its plugins once the condition holds."""
@@ -135,6 +139,19 @@ def cluster() -> Iterator[Cluster]:
             made.load_archive(archive)
         made.load_image(SCRIPTED_IMAGE, scripted_worker(), SCRIPTED_COMMAND)
         yield made
+
+
+@pytest.fixture
+def fresh(cluster: Cluster, brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[OnCluster]:
+    """A stack on the cluster that has no configuration yet."""
+    # As above: it is the daemon's library that names the labels of workers.
+    from tests.infra.clustered import on_cluster
+
+    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
+    try:
+        yield made
+    finally:
+        made.remove()
 
 
 @pytest.fixture

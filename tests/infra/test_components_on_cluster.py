@@ -6,28 +6,14 @@ tests/release/test_first_pulumi.py has them in a program that is not ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from testbed.broker import Broker
-from testbed.kubernetes.cluster import Cluster
-from tests.infra.clustered import OnCluster, on_cluster, prometheus_operator
+from tests.infra.clustered import OnCluster, prometheus_operator
 from tests.infra.test_components import FORMER, made_by, made_by_ours
 
 # The first of them may have to wait for the cluster and the images.
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture
-def fresh(cluster: Cluster, brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[OnCluster]:
-    """A stack to which nothing has been done yet."""
-    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
-    try:
-        yield made
-    finally:
-        made.remove()
 
 
 def test_a_stack_that_the_former_program_made_keeps_every_resource(fresh: OnCluster) -> None:

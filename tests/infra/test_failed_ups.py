@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,14 +24,10 @@ POISON = PoolNames("core").poison_queue
 
 
 @pytest.fixture
-def fresh(cluster: Cluster, brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[OnCluster]:
+def fresh(fresh: OnCluster) -> OnCluster:
     """A stack to which nothing has been done yet."""
-    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
-    made.configure()
-    try:
-        yield made
-    finally:
-        made.remove()
+    fresh.configure()
+    return fresh
 
 
 @pytest.fixture(scope="module")

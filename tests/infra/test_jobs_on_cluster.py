@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from osrdyne_jobs import JobClient, JobType
 from osrdyne_protocol.names import DatabaseNames
-from testbed.broker import Broker
-from testbed.kubernetes.cluster import Cluster
 from testbed.postgres import Postgres, PostgresFailed
 from testbed.waiting import until
 from tests.infra.built_images import DAEMON
-from tests.infra.clustered import RESOURCES, OnCluster, on_cluster
+from tests.infra.clustered import RESOURCES, OnCluster
 
 # The first of them may have to wait for the cluster and the images.
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
@@ -42,23 +39,21 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def stack(cluster: Cluster, brokers: Callable[[str], Broker], server: Postgres, tmp_path: Path) -> Iterator[OnCluster]:
+def stack(fresh: OnCluster, server: Postgres) -> OnCluster:
     """A stack whose pool has jobs, to which nothing has been done yet."""
-    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
-    cluster.forward(server.port)
-    made.values |= {
+    fresh.cluster.forward(server.port)
+    fresh.values |= {
         "pools": [{"name": "core", "jobs": {"redo": {"interval": 1, "lease": 5}}}],
         "workers": {"core": JOBS_WORKER},
         "jobs": {
             "database": f"postgresql://127.0.0.1:{server.port}",
-            "inside_database": f"postgresql://{cluster.gateway}:{server.port}",
+            "inside_database": f"postgresql://{fresh.cluster.gateway}:{server.port}",
             "admin": server.admin,
         },
     }
-    made.more_secrets = {"jobs_admin_password": server.admin_password}
-    made.configure()
-    yield made
-    made.remove()
+    fresh.more_secrets = {"jobs_admin_password": server.admin_password}
+    fresh.configure()
+    return fresh
 
 
 def redo(stack: OnCluster) -> dict[str, dict[str, Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,9 @@ from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of
 from osrdyne_relay.worker import RelayRequest
 from testbed import redis
-from testbed.broker import Broker
-from testbed.kubernetes.cluster import Cluster
 from testbed.s3.server import S3Server
 from testbed.waiting import until
-from tests.infra.clustered import RESOURCES, OnCluster, on_cluster
+from tests.infra.clustered import RESOURCES, OnCluster
 from tests.relay.http_nodes import working_in_thread
 
 # The first of them may have to wait for the cluster and the images.
@@ -39,15 +36,14 @@ def bucket() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def stack(cluster: Cluster, brokers: Callable[[str], Broker], bucket: S3Server, tmp_path: Path) -> Iterator[OnCluster]:
+def stack(fresh: OnCluster, bucket: S3Server) -> OnCluster:
     """A stack with a relay, to which nothing has been done yet. This machine's Redis is in an image."""
     files, command = redis.as_image()
-    cluster.load_image(REDIS_IMAGE, files, command)
-    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
+    fresh.cluster.load_image(REDIS_IMAGE, files, command)
     port = int(bucket.endpoint.rpartition(":")[2])
-    cluster.forward(port)
-    s3 = {"endpoint": f"http://{cluster.gateway}:{port}", "bucket": bucket.settings()["bucket"]}
-    made.values |= {
+    fresh.cluster.forward(port)
+    s3 = {"endpoint": f"http://{fresh.cluster.gateway}:{port}", "bucket": bucket.settings()["bucket"]}
+    fresh.values |= {
         "workers": None,
         "relay": {
             "redis": {"image": REDIS_IMAGE, "command": command, "resources": RESOURCES},
@@ -60,13 +56,12 @@ def stack(cluster: Cluster, brokers: Callable[[str], Broker], bucket: S3Server, 
             "settings": {"serve": {"plain_http": True}, "streams": {"s3": s3}},
         },
     }
-    made.more_secrets = {
+    fresh.more_secrets = {
         "relay_s3_access_key": bucket.access_key_file.read_text().strip(),
         "relay_s3_secret_key": bucket.secret_key_file.read_text().strip(),
     }
-    made.configure()
-    yield made
-    made.remove()
+    fresh.configure()
+    return fresh
 
 
 def running(stack: OnCluster, selector: str) -> dict[str, dict[str, Any]]:

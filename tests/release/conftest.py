@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from testbed import package_index
 from testbed.distributions import Environment, Wheels
 from tests.release.two_versions import Version, install, tree_before
 
+#: What osrdyne runs on.
+PYTHONS = ("3.11", "3.12", "3.13")
 #: What is of two versions: programs of a relay, of jobs, and of Pulumi, which asks pip what there is.
 ADDED = ("osrdyne-relay[client,node,worker]", "osrdyne-jobs[postgresql]", "osrdyne-infra", "pip")
 
@@ -75,15 +78,23 @@ def empty(tmp_path: Path) -> Iterator[Callable[[str], Environment]]:
 def pythons() -> dict[str, str]:
     """The Pythons of this machine on which osrdyne runs, by their versions; that of the tests is one."""
     found = {".".join(map(str, sys.version_info[:2])): sys.executable}
-    for minor in (11, 12, 13):
-        find = [str(steps.BIN / "uv"), "python", "find", "--no-python-downloads", "--system", f"3.{minor}"]
-        done = subprocess.run(find, capture_output=True, text=True, check=False)
+    # A program of pyenv's that stands for a version which is not chosen does nothing, and uv looks no further.
+    made_by_pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")
+    path = os.pathsep.join([*map(str, made_by_pyenv), os.environ["PATH"]])
+    for version in PYTHONS:
+        find = [str(steps.BIN / "uv"), "python", "find", "--no-python-downloads", "--system", version]
+        done = subprocess.run(find, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
         if done.returncode == 0:
-            found.setdefault(f"3.{minor}", done.stdout.strip())
+            found.setdefault(version, done.stdout.strip())
     return found
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for a Python on each that there is."""
     if "python" in metafunc.fixturenames:
-        metafunc.parametrize("python", [pytest.param(path, id=version) for version, path in pythons().items()])
+        found = pythons()
+        missing = [version for version in PYTHONS if version not in found]
+        skipped = [pytest.mark.skip(reason="this machine does not have this Python")]
+        given = [pytest.param(path, id=version) for version, path in found.items()]
+        given += [pytest.param("", id=version, marks=skipped) for version in missing]
+        metafunc.parametrize("python", given)

@@ -5,37 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import versions
-from testbed.broker import Broker
 from testbed.distributions import Environment
-from testbed.kubernetes.cluster import Cluster
 from tests.broker.test_readme import blocks
 from tests.infra.built_images import AIRPORTS, DAEMON
-from tests.infra.clustered import OnCluster, on_cluster
-from tests.infra.conftest import cluster
+from tests.infra.clustered import OnCluster
+from tests.infra.conftest import cluster, fresh
 from tests.infra.test_components import PAGE, OwnProject, programs
 from tests.release.conftest import Index
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "fresh"]
 # It may have to wait for the cluster and the images.
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1800)]
 
 (COMMANDS,) = blocks(PAGE.read_text(), "sh")
-
-
-@pytest.fixture
-def fresh(cluster: Cluster, brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[OnCluster]:
-    """A stack to which nothing has been done yet, for its names."""
-    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
-    try:
-        yield made
-    finally:
-        made.remove()
 
 
 def test_the_commands_of_the_page_lead_to_an_answer_and_a_second_up_changes_nothing(

@@ -7,6 +7,7 @@ too: their images are settings, so a stack chooses which of them comes first.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,21 +15,22 @@ from pathlib import Path
 
 import pytest
 
-from testbed.broker import Broker
+from testbed import ROOT
 from testbed.kubernetes.cluster import Cluster
 from testbed.pulumi.stack import CommandResult
 from testbed.waiting import until
 from tests.conftest import Vhost
 from tests.infra.built_images import DAEMON, Recipe, archives
-from tests.infra.clustered import RESOURCES, OnCluster, on_cluster
-from tests.infra.conftest import Stack, cluster, make_stack, newest
+from tests.infra.clustered import RESOURCES, OnCluster
+from tests.infra.conftest import Stack, cluster, fresh, make_stack, newest
 from tests.release.live_pool import CALLER, LATEST_SECONDS, WORKER, LivePool, check_all_answered, live_pool
 from tests.release.two_versions import KEYS, Answers, Caller, Version, commit_before, lines
 
-__all__ = ["cluster", "make_stack", "newest"]
+__all__ = ["cluster", "fresh", "make_stack", "newest"]
 # The first of them may have to wait for the cluster and the images.
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(2400)]
 
+PAGE = ROOT / "docs/upgrading.md"
 #: Says which pod answered, and of which release: the one before has no module of that name.
 ANSWER = """
 import os
@@ -37,6 +39,8 @@ from osrdyne_worker import run
 release = "after" if find_spec("osrdyne_pool.differences") else "before"
 run(lambda request: f"{os.environ['HOSTNAME']} {release}".encode())
 """
+#: Variables by which the Kubernetes provider changes ConfigMaps and Secrets in place.
+MUTABLE = re.findall(r"\b(PULUMI_K8S_\w+)=true", PAGE.read_text())
 #: What a pod asks for: the node of the tests has few cores.
 SMALL = {**RESOURCES, "requests": {"cpu": "10m", "memory": "64Mi"}}
 #: Calls two keys all the time, and calls a key that is new every half minute; at a pace that a cluster on this machine
@@ -45,17 +49,18 @@ KNOWN = replace(CALLER, key="f'known-{int(key[-1]) % 2}'", pause=0.25)
 NEW = replace(CALLER, key="f'new-{int(time.time() / 30)}'", pause=0.25)
 
 
-def up(stack: Stack, version: Version) -> None:
+def up(stack: Stack, version: Version, *, refresh: bool = False) -> None:
     """Apply the program of a version, on the state that it left if it was there before.
 
-    Nothing is taken away, and nothing is left to do.
+    With `refresh`, that state gets what is there, as the page says. Nothing is taken away, and nothing is left to do.
     """
     project, kept = stack.project, stack.project.directory / f"{version.name}.json"
     project.take(version.tree, Path(version.python).parent)
     if kept.exists():
         project.must("stack", "import", "--stack", project.stack, "--file", str(kept))
-    assert taken_away(stack.must_up()) == []
-    stack.must_up("--expect-no-changes")
+    words, variables = (["--refresh"], dict.fromkeys(MUTABLE, "true")) if refresh else ([], {})
+    assert taken_away(stack.must_up(*words, variables=variables)) == []
+    stack.must_up("--expect-no-changes", variables=variables)
     project.must("stack", "export", "--stack", project.stack, "--file", str(kept))
 
 
@@ -104,14 +109,16 @@ class LiveStack:
     stack: OnCluster
     images: dict[Version, str]
     folder: Path
+    #: The program of the workers, which says which pod answers, and of which release.
+    worker: str = ANSWER
 
-    def up(self, program: Version, daemon: Version, workers: Version) -> None:
+    def up(self, program: Version, daemon: Version, workers: Version, *, refresh: bool = False) -> None:
         """Apply it, and wait until the workers answer."""
-        worker = {"image": self.images[workers], "command": ["python", "-c", ANSWER], "resources": SMALL}
+        worker = {"image": self.images[workers], "command": ["python", "-c", self.worker], "resources": SMALL}
         self.stack.values["workers"] = {"core": worker}
         self.stack.values["kubernetes"]["daemon"]["image"] = self.images[daemon]
         self.stack.configure()
-        up(self.stack, program)
+        up(self.stack, program, refresh=refresh)
         self.stack.settled("core")
         images = {pod["spec"]["containers"][0]["image"] for pod in self.stack.daemons("core").values()}
         assert images == {self.images[daemon]}
@@ -136,16 +143,10 @@ def images(cluster: Cluster, before: Version, after: Version) -> dict[Version, s
 
 
 @pytest.fixture
-def live(
-    cluster: Cluster, brokers: Callable[[str], Broker], images: dict[Version, str], tmp_path: Path
-) -> Iterator[LiveStack]:
-    made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
-    made.values["pools"] = [{"name": "core", "unbind_delay": 15, "stop_delay": 5}]
-    made.values["kubernetes"]["daemon"]["resources"] = SMALL
-    try:
-        yield LiveStack(made, images, tmp_path)
-    finally:
-        made.remove()
+def live(fresh: OnCluster, images: dict[Version, str], tmp_path: Path) -> LiveStack:
+    fresh.values["pools"] = [{"name": "core", "unbind_delay": 15, "stop_delay": 5}]
+    fresh.values["kubernetes"]["daemon"]["resources"] = SMALL
+    return LiveStack(fresh, images, tmp_path)
 
 
 @pytest.mark.parametrize("first", ["daemon", "workers"])

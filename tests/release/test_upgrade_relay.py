@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from osrdyne_runtime.settings_text import to_toml
 from testbed.ports import PortBlock
 from testbed.redis import RedisServer
 from testbed.waiting import PATIENCE_SECONDS, until
-from tests.release.two_versions import Caller, Version, last_answers
+from tests.release.two_versions import KEYS, Caller, Version, last_answers
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
@@ -26,10 +26,9 @@ LATEST_SECONDS = 10.0
 WORKER = """
 import os, sys
 from osrdyne_relay.worker import RelayWorker
-nodes, endpoints = os.environ["NODES"].split(), ["e/before-%d", "e/after-%d"]
 RelayWorker(
-    nodes,
-    [endpoint % number for endpoint in endpoints for number in range(4)],
+    os.environ["NODES"].split(),
+    sys.argv[1:],
     lambda request: f"{os.getpid()} {sys.prefix}".encode(),
     token=os.environ["TOKEN"],
 ).run()
@@ -39,6 +38,8 @@ CALLER = Caller(
     "RelayClient(os.environ['NODES'].split(), token=os.environ['TOKEN'])",
     "f'e/{key}'",
 )
+#: Those of callers of both versions.
+ENDPOINTS = [f"e/{name}-{number}" for name in ("before", "after") for number in range(KEYS)]
 
 
 @dataclass
@@ -72,19 +73,20 @@ class LiveRelay:
         until(lambda: "address" in log.read_text() or node.poll() is not None, what="the node listens")
         assert node.poll() is None, log.read_text()
 
-    @contextmanager
-    def served(self, version: Version) -> Iterator[None]:
-        """Have a worker of a version serve; it ends with what it has in hand."""
-        worker = subprocess.Popen([version.python, "-c", WORKER], env=self.variables)
-        try:
-            yield
-        finally:
-            end(worker)
-
     def answered_by(self, version: Version) -> Callable[[], bool]:
         """Whether the last answer of each endpoint is of a version."""
         place = f" {version.environment.place}"
         return lambda: all(answer.endswith(place) for answer in last_answers(self.folder).values())
+
+
+@contextmanager
+def served(version: Version, variables: Mapping[str, str], endpoints: Sequence[str]) -> Iterator[None]:
+    """Have a worker of a version serve; it ends with what it has in hand."""
+    worker = subprocess.Popen([version.python, "-c", WORKER, *endpoints], env=variables)
+    try:
+        yield
+    finally:
+        end(worker)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -114,7 +116,7 @@ def test_a_relay_is_exchanged_part_by_part_and_back_and_every_call_is_answered(
         former = ExitStack()
         # After the callers, and whichever workers serve then
         callers.callback(lambda: former.close())  # noqa: PLW0108
-        former.enter_context(relay.served(before))
+        former.enter_context(served(before, relay.variables, ENDPOINTS))
         answers = [
             callers.enter_context(CALLER.called(version, relay.folder, relay.variables)) for version in (before, after)
         ]
@@ -123,7 +125,7 @@ def test_a_relay_is_exchanged_part_by_part_and_back_and_every_call_is_answered(
             relay.exchange_node(0, version)
             relay.exchange_node(1, version)
             with ExitStack() as workers:
-                workers.enter_context(relay.served(version))
+                workers.enter_context(served(version, relay.variables, ENDPOINTS))
                 former.close()
                 until(relay.answered_by(version), what="answers of the other workers")
                 former = workers.pop_all()

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
@@ -19,11 +18,10 @@ from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.cluster.settings import DaemonPods
 from osrdyne_infra.jobs.settings import ADDRESS_FILE, AUTHORITY_FILE, FOLDER, OWNER_FILE, JobsPlace, RedoPods
 from osrdyne_infra.ordering import inside
+from osrdyne_infra.pool import config
 from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, certificate, secret
 from osrdyne_infra.pool.worker_templates import jobs_secret
 from osrdyne_pool.settings import PoolSettings
-from osrdyne_pool.settings_file import pool_table
-from osrdyne_runtime.settings_text import to_toml
 
 #: Touched by redo after each scan.
 READY = f"{replicated.SCRATCH}/redo.ready"
@@ -54,26 +52,23 @@ class RedoDeployment(pulumi.ComponentResource):
         parent: pulumi.ComponentResource,
     ) -> None:
         super().__init__("osrdyne:kubernetes:RedoDeployment", place.own(pool.name), None, inside(parent))
-        name, settings = f"{pool.name}-redo", to_toml({"pool": pool_table(pool)})
+        name = f"{pool.name}-redo"
         trusted = (
             {AUTHORITY_FILE: pulumi.Output.from_input(certificate(jobs.cacertfile, "jobs"))} if jobs.cacertfile else {}
         )
+        settings, read = config.of_program(name, pool, {"client.uri": client}, place, self)
         made: list[pulumi.Resource] = [
-            kubernetes.core.v1.ConfigMap(
-                place.own(name), metadata=place.metadata(name), data={"settings.toml": settings}, opts=part(self)
-            ),
-            secret(name, {"client.uri": client}, place, part(self)),
+            *read,
             # Workers have it, too.
             secret(jobs_secret(pool.name), {ADDRESS_FILE: addresses["jobs"], **trusted}, place, part(self)),
             secret(f"{pool.name}-jobs-owner", {OWNER_FILE: addresses["jobs-owner"], **trusted}, place, part(self)),
         ]
-        volumes = [
-            replicated.config_map("settings", name),
-            replicated.secret("credentials", name),
+        volumes = config.volumes(
+            name,
+            authority,
             replicated.secret("jobs", jobs_secret(pool.name)),
             replicated.secret("owner", f"{pool.name}-jobs-owner"),
-            *(replicated.config_map("broker", file) for file in authority.values()),
-        ]
+        )
         pods = jobs.redo
         image = pods.image or daemon.image
         migrate = ["osrdyne", "jobs", "migrate", "--database-file", f"{FOLDER}/{OWNER_FILE}"]
@@ -93,13 +88,12 @@ def _redo(pool: PoolSettings, pods: RedoPods, image: str, authority: Mapping[str
         "--database-file": f"{FOLDER}/{ADDRESS_FILE}",
         "--ready-file": READY,
     }
-    places = {SETTINGS: "settings", CREDENTIALS: "credentials", FOLDER: "jobs", **dict.fromkeys(authority, "broker")}
     return replicated.container(
         "redo",
         image,
         pods,
         ["osrdyne", "jobs", "redo", "--json", *(word for option in files.items() for word in option)],
-        places,
+        config.places(authority, {FOLDER: "jobs"}),
         # No liveness: a process that hangs loses the lead by its lease, and one that waits for the database or the
         # broker is not helped by a restart.
         readiness_probe=replicated.probe(

@@ -17,10 +17,9 @@ from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import LABELS, Place, part
 from osrdyne_infra.ordering import inside
 from osrdyne_infra.pipeline.settings import PipelinePlace
-from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, secret
+from osrdyne_infra.pool import config
+from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS
 from osrdyne_pool.settings import PoolSettings
-from osrdyne_pool.settings_file import pool_table
-from osrdyne_runtime.settings_text import to_toml
 
 #: The volume, in a run: LAKE/POOL has the tables and report.html.
 LAKE = "/var/lib/osrdyne/lake"
@@ -55,25 +54,11 @@ class PipelineCronJob(pulumi.ComponentResource):
     ) -> None:
         super().__init__("osrdyne:kubernetes:PipelineCronJob", place.own(pool.name), None, inside(parent))
         name = f"{pool.name}-pipeline"
-        made = [
-            kubernetes.core.v1.ConfigMap(
-                place.own(name),
-                metadata=place.metadata(name),
-                data={"settings.toml": to_toml({"pool": pool_table(pool)})},
-                opts=part(self),
-            ),
-            secret(name, {"pipeline.uri": address}, place, part(self)),
-            self._volume(name, given, place),
-        ]
-        volumes = [
-            replicated.config_map("settings", name),
-            replicated.secret("credentials", name),
-            core.VolumeArgs(
-                name="lake", persistent_volume_claim=core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
-            ),
-            *(replicated.config_map("broker", file) for file in authority.values()),
-        ]
-        run = _run(pool.name, given, authority)
+        _, read = config.of_program(name, pool, {"pipeline.uri": address}, place, self)
+        made = [*read, self._volume(name, given, place)]
+        claimed = core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
+        volumes = config.volumes(name, authority, core.VolumeArgs(name="lake", persistent_volume_claim=claimed))
+        run = _run(pool.name, given, config.places(authority, {LAKE: "lake"}))
         pod = replicated.pod(labels(pool.name), [run], volumes, once=True, scratch=SCRATCH_SIZE)
         kubernetes.batch.v1.CronJob(
             place.own(name),
@@ -114,7 +99,7 @@ class PipelineCronJob(pulumi.ComponentResource):
         )
 
 
-def _run(pool: str, given: PipelinePlace, authority: Mapping[str, str]) -> core.ContainerArgs:
+def _run(pool: str, given: PipelinePlace, places: Mapping[str, str]) -> core.ContainerArgs:
     options = {
         "--pool": pool,
         "--lake": LAKE,
@@ -124,5 +109,4 @@ def _run(pool: str, given: PipelinePlace, authority: Mapping[str, str]) -> core.
         "--time-limit": str(given.time_limit),
     }
     words = ["osrdyne", "pipeline", "run", *(word for option in options.items() for word in option)]
-    places = {SETTINGS: "settings", CREDENTIALS: "credentials", LAKE: "lake", **dict.fromkeys(authority, "broker")}
     return replicated.container("pipeline", given.image, given, words, places)

@@ -15,7 +15,9 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.core import v1 as core
 
+from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place, part, service_names
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
@@ -107,6 +109,35 @@ def secret(
     return kubernetes.core.v1.Secret(
         place.own(name), metadata=place.metadata(name), type="Opaque", data=hidden, opts=opts
     )
+
+
+def of_program(
+    name: str,
+    pool: PoolSettings,
+    address: Mapping[str, pulumi.Output[str]],
+    place: Place,
+    parent: pulumi.ComponentResource,
+) -> tuple[str, list[pulumi.Resource]]:
+    """Declare what a program reads that is not the pool's daemon, such as redo: settings, and an address of the broker.
+
+    Return the settings, and a ConfigMap and a Secret of this name.
+    """
+    settings = to_toml({"pool": pool_table(pool)})
+    made = kubernetes.core.v1.ConfigMap(
+        place.own(name), metadata=place.metadata(name), data={"settings.toml": settings}, opts=part(parent)
+    )
+    return settings, [made, secret(name, address, place, part(parent))]
+
+
+def volumes(name: str, authority: Mapping[str, str], *own: core.VolumeArgs) -> list[core.VolumeArgs]:
+    """Return the volumes of such a program, which has others of its own. `authority` is that of `PoolConfig`."""
+    found = [replicated.config_map("settings", name), replicated.secret("credentials", name), *own]
+    return [*found, *(replicated.config_map("broker", file) for file in authority.values())]
+
+
+def places(authority: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the volume at each path of such a program."""
+    return {SETTINGS: "settings", CREDENTIALS: "credentials", **own, **dict.fromkeys(authority, "broker")}
 
 
 def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:

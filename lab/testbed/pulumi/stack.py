@@ -113,9 +113,9 @@ class Project:
         for name, value in secrets.items():
             self.must("config", "set", "--stack", self.stack, "--secret", name, stdin=value)
 
-    def must(self, *words: str, stdin: str = "") -> CommandResult:
+    def must(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> CommandResult:
         """Run a command that has to succeed. Raises AssertionError with what it said."""
-        done = self.pulumi(*words, stdin=stdin)
+        done = self.pulumi(*words, stdin=stdin, variables=variables)
         assert done.code == 0, f"pulumi {' '.join(words)}:\n{done.text}"
         return done
 

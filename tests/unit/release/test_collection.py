@@ -74,12 +74,27 @@ def test_the_collection_holds_what_its_roles_need_and_no_more(file: Path) -> Non
     assert names == sorted(names)
 
 
+def kept() -> set[str]:
+    """Return the files that commands of pages write or read in the folder of a checkout."""
+    pages = [*Path(steps.ROOT, "docs").glob("howto/pulumi*.md"), Path(steps.ROOT, "docs/reference/pulumi.md")]
+    text = "".join(page.read_text() for page in [*pages, Path(steps.ROOT, "docs/upgrading.md")])
+    return set(re.findall(r"(?:[<>]|--file|hand_over|adopt --stack dev) ([a-z][\w./]+)", text)) - {"credentials"}
+
+
+def test_what_pages_have_a_person_keep_in_a_checkout_is_not_of_the_repository() -> None:
+    assert {"admin.password", "before.json", "adopt.json", "credentials/core/settings.toml"} <= kept()
+    command = ["git", "check-ignore", "--no-index", *kept()]
+    done = subprocess.run(command, cwd=steps.ROOT, capture_output=True, text=True, check=False)
+    assert set(done.stdout.splitlines()) == kept()
+
+
 def test_what_a_person_keeps_in_a_checkout_does_not_get_into_the_collection(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     for name in ("galaxy.yml", "README.md"):
         shutil.copy(Path(steps.ROOT, name), tree)
-    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "my-notes.uri", "pool.retry", ".env"):
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "my-notes.uri", "pool.retry", ".env", *kept()):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("hidden\n")
 
     with tarfile.open(collection.build(tree, tmp_path / "built", 1_700_000_000)) as archive:
