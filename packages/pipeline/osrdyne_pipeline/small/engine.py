@@ -81,7 +81,7 @@ class SmallEngine:
                 connection.execute("set autoinstall_known_extensions = false")
                 connection.execute(f"set memory_limit = '{memory[:-1]}{memory[-1].upper()}iB'")
                 connection.execute("set temp_directory = $folder", {"folder": folder})
-                with _interrupted_by_ctrl_c(connection):
+                with _interrupted(connection):
                     yield cls(connection)
             except duckdb.OutOfMemoryException as error:
                 raise LakeError(f"DuckDB ran out of memory: give more by --memory ({_line(error)})") from error
@@ -194,27 +194,25 @@ def build(engine: SmallEngine, lake: AnyLake, progress: Callable[[str, int, int]
 
 
 @contextlib.contextmanager
-def _interrupted_by_ctrl_c(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Let Ctrl-C end a query in all of DuckDB's threads.
+def _interrupted(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let Ctrl-C, and the time limit of a run, end a query in all of DuckDB's threads.
 
     By itself DuckDB ends what the calling thread does, and waits until its other threads have done their parts.
     """
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
-        yield
-        return
 
     def interrupt(*_: object) -> None:
         connection.interrupt()
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)
+    signals = (signal.SIGINT, signal.SIGALRM) if threading.current_thread() is threading.main_thread() else ()
+    handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
+    for number in handled:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in handled:
+            signal.signal(number, signal.default_int_handler)
 
 
 def short(name: str) -> str:
