@@ -111,12 +111,15 @@ class KeyCauses:
 
 @dataclass(frozen=True)
 class MeasureChange:
-    """A measure of the last days beside the same number of days before; of times the unit is milliseconds."""
+    """A measure of the last days beside the same number of days before.
+
+    The unit is how it is shown: as a number, as a `part` of 1 in per cent, and milliseconds as `ms` or `hours`.
+    """
 
     name: str
     unit: str
-    before: int
-    now: int
+    before: float
+    now: float
 
 
 @dataclass(frozen=True)
