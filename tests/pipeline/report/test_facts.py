@@ -242,7 +242,7 @@ def test_the_last_whole_days_are_compared_with_as_many_before(tables: Callable[.
         return
     assert found is not None
     now, before = range(days - 1 - size, days - 1), range(days - 1 - 2 * size, days - 1 - size)
-    told = {row.name: (row.before, row.now) for row in found.changes}
+    told = {row.name: (int(row.before), int(row.now)) for row in found.changes}
     assert told["requests"] == (sum(before), sum(now))
     assert told["cold starts"] == told["failed requests"] == (size, size)
     assert told["worker-hours"] == (10 * sum(before), 10 * sum(now))
@@ -253,7 +253,7 @@ def test_the_rate_that_a_quarter_of_the_keys_exceed_is_of_whole_stretches(
     tables: Callable[..., facts.Ask],
 ) -> None:
     rng = random.Random(7)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"key": f"k{key}", "day": DAY + timedelta(day), "requests": n, "cold": rng.randint(0, n)}
         for key in range(23)
         for day in range(7)

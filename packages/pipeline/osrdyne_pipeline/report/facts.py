@@ -264,7 +264,7 @@ def _slowest(ask: Ask) -> list[tuple[str, int, int]]:
             where key not in (select key from ({failing.BY_KEY}) where failing or failed > started)
             group by key having waited > 0 order by waited desc, key limit 3"""
     )
-    return [(shown(row["key"]), row["cold"], row["waited"]) for row in rows]
+    return [(row["key"], row["cold"], row["waited"]) for row in rows]
 
 
 def _forecast(ask: Ask) -> content.Forecast | None:
