@@ -58,7 +58,7 @@ def by_chance_kept(seed: int, days: int, spread: float) -> ByChance:
 
 def outcome(cold: int, hours: float) -> ReplayOutcome:
     counts = np.array([cold])
-    return ReplayOutcome(counts, counts, counts, np.array([hours]))
+    return ReplayOutcome(counts, counts, counts, np.array([hours]), counts)
 
 
 def worse(pool: ByChance, since: int, parts: float) -> tuple[DaysSince, ...]:
@@ -165,4 +165,6 @@ def test_days_that_are_replayed_one_by_one_sum_to_the_same() -> None:
             same(found.requests, whole.requests)
             same(found.cold, whole.cold)
             same(found.starts, whole.starts)
+            # A life that goes on at midnight is not counted again
+            same(found.lives, whole.lives)
             np.testing.assert_allclose(found.hours, whole.hours)

@@ -20,7 +20,8 @@ PROMISE = Promise(HALF, {"LAX": HALF})
 
 def replayed(*cold: int, hours: float = 50.0, starts: int = 50) -> ReplayOutcome:
     each = np.array(cold)
-    return ReplayOutcome(10 * each, each, np.full(len(cold), starts), np.full(len(cold), hours))
+    begun = np.full(len(cold), starts)
+    return ReplayOutcome(10 * each, each, begun, np.full(len(cold), hours), begun)
 
 
 def days(

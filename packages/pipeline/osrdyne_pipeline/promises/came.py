@@ -105,7 +105,7 @@ def usual(tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: f
         return otherwise
     found = replay(calls.part(begin, end), of_settings(calls.keys, pool), begin, end)
     cold, hours = came(tables, calls.keys, begin, end)
-    expected, starts = int(found.cold.sum()), int(found.starts.sum())
+    expected, starts = int(found.cold.sum()), int(found.lives.sum())
     ratio = float(cold.sum()) / expected if expected >= LEAST_COLD else 0.0
     if not LIKELY[0] <= ratio <= LIKELY[1]:
         return otherwise

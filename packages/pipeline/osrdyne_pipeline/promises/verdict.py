@@ -146,7 +146,7 @@ def _of(promised: Promised | None, after: DaysSince, usual: Usual, number: int |
     at = slice(None) if number is None else slice(number, number + 1)
     chance, width = (CHANCE, WIDTH) if number is None else (CHANCE_OF_KEY, WIDTH_OF_KEY)
     hours_by_start = usual.start_seconds / 3600
-    starts = after.promised.starts[at].sum()
+    starts = after.promised.lives[at].sum()
     cold = _measure(
         promised.cold if promised else AS_BEFORE,
         usual.cold * float(after.former.cold[at].sum()),
@@ -156,7 +156,7 @@ def _of(promised: Promised | None, after: DaysSince, usual: Usual, number: int |
     )
     hours = _measure(
         promised.hours if promised else AS_BEFORE,
-        float(after.former.hours[at].sum() + hours_by_start * after.former.starts[at].sum()),
+        float(after.former.hours[at].sum() + hours_by_start * after.former.lives[at].sum()),
         expected := float(after.promised.hours[at].sum() + hours_by_start * starts),
         # A start more or less makes as much.
         chance * sqrt(max(float(starts), 1.0)) * hours_by_start + width * expected,
