@@ -11,14 +11,14 @@ from osrdyne_pipeline.recommendation.replay import ReplayOutcome
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeepTimes:
     """For each stretch of calls, from when to when after its end the group is kept, in seconds."""
 
     pause: Floats
     keep: Floats
 
 
-def replayed(calls: Calls, kept: Kept, since: float, until: float) -> ReplayOutcome:
+def replayed(calls: Calls, kept: KeepTimes, since: float, until: float) -> ReplayOutcome:
     """Return what that does to [since, until); `kept` belongs to all of `calls`."""
     keys = len(calls.keys)
     now = (calls.begin >= since) & (calls.begin < until)

@@ -11,10 +11,10 @@ import pytest
 
 from osrdyne_pipeline.promises import came, verdict
 from osrdyne_pipeline.promises.came import DaysSince, together
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.promises.verdict import BROKEN, KEPT, NOT_MADE, SPELL_DAYS, Review, review
 from osrdyne_pipeline.recommendation.calls import DAY, Calls, Integers
-from osrdyne_pipeline.recommendation.outcome import Promise, Promised, Ratio
+from osrdyne_pipeline.recommendation.outcome import Promise, PromisedEffect, Ratio
 from osrdyne_pipeline.recommendation.policies import of_settings
 from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
 from osrdyne_pool.settings import Delays, PoolSettings
@@ -53,7 +53,7 @@ def by_chance_kept(seed: int, days: int, spread: float) -> ByChance:
                 np.array([came_cold]), np.array([after_hours * (1 + rng.normal(0, 0.02))]),
             )
         )  # fmt: skip
-    return ByChance(Promise(Promised(1, 1, 1, 1.0, 1.0, cold, hours), {}), tuple(found))
+    return ByChance(Promise(PromisedEffect(1, 1, 1, 1.0, 1.0, cold, hours), {}), tuple(found))
 
 
 def outcome(cold: int, hours: float) -> ReplayOutcome:
@@ -67,7 +67,7 @@ def worse(pool: ByChance, since: int, parts: float) -> tuple[DaysSince, ...]:
     """
 
     def bad(day: DaysSince) -> DaysSince:
-        total = review(pool.promise, [day], Usual()).total
+        total = review(pool.promise, [day], ReplayCorrection()).total
         assert total is not None
         more = parts * (total.cold.high - total.cold.expected)
         return replace(day, cold=np.array([int(np.ceil(total.cold.expected + more))]))
@@ -76,7 +76,7 @@ def worse(pool: ByChance, since: int, parts: float) -> tuple[DaysSince, ...]:
 
 
 def last_week(pool: ByChance, days: Sequence[DaysSince]) -> Review:
-    return review(pool.promise, days[-WEEK:], Usual())
+    return review(pool.promise, days[-WEEK:], ReplayCorrection())
 
 
 @pytest.mark.parametrize("spread, most", [(0.0, 0), (0.05, 0), (0.1, 10)], ids=str)
@@ -101,7 +101,9 @@ def test_a_clearly_bad_spell_is_noticed_on_its_second_day_after_any_number_of_go
 
 def test_all_days_together_are_too_blind_for_that() -> None:
     pools = [(by_chance_kept(1000 + seed, 5 + SPELL_DAYS, 0.05)) for seed in range(50)]
-    blind = [verdict._compared(pool.promise, together(worse(pool, 5, 1.5)), Usual()).verdict for pool in pools]
+    blind = [
+        verdict._compared(pool.promise, together(worse(pool, 5, 1.5)), ReplayCorrection()).verdict for pool in pools
+    ]
     assert blind.count(KEPT) > 25
 
 
@@ -114,7 +116,7 @@ def test_one_bad_day_among_good_ones_is_an_accident() -> None:
 
 def test_of_a_spell_the_bad_days_are_compared_and_shown() -> None:
     day, bad = replace(AS_PROMISED, days=1), replace(AS_PROMISED, days=1, cold=np.array([140, 140]))
-    found = review(PROMISE, [day] * 5 + [bad] * 2, Usual())
+    found = review(PROMISE, [day] * 5 + [bad] * 2, ReplayCorrection())
     assert (found.verdict, found.days, found.back) == (BROKEN, 2, True)
     assert found.total is not None
     assert found.total.cold.came == 560
@@ -122,14 +124,14 @@ def test_of_a_spell_the_bad_days_are_compared_and_shown() -> None:
 
 def test_a_key_whose_spell_explains_it_goes_back_alone() -> None:
     day, bad = replace(AS_PROMISED, days=1), replace(AS_PROMISED, days=1, cold=np.array([100, 200]))
-    found = review(PROMISE, [day] * 5 + [bad] * 2, Usual())
+    found = review(PROMISE, [day] * 5 + [bad] * 2, ReplayCorrection())
     assert (found.verdict, found.days, found.back, found.back_keys) == (BROKEN, 2, False, ("LAX",))
 
 
 def test_settings_that_somebody_undid_are_not_in_force_since_then() -> None:
     day = replace(AS_PROMISED, days=1)
     undone = replace(day, cold=np.array([200, 200]), former=replayed(200, 200))
-    found = review(PROMISE, [day] * 5 + [undone] * 2, Usual())
+    found = review(PROMISE, [day] * 5 + [undone] * 2, ReplayCorrection())
     assert (found.verdict, found.days, found.back) == (NOT_MADE, 2, False)
 
 
@@ -156,7 +158,7 @@ def test_days_that_are_replayed_one_by_one_sum_to_the_same() -> None:
             "k1": Delays(60.0, 15.0, (), ((3000.0, 4200.0), (86_000.0, 100_000.0))),
         }
         after = PoolSettings("core", unbind_delay=1200.0, stop_delay=15.0, overrides=own)
-        change = AppliedChange(MONDAY + 5 * DAY + 7, PoolSettings("core"), after, None, Usual(), ())
+        change = AppliedChange(MONDAY + 5 * DAY + 7, PoolSettings("core"), after, None, ReplayCorrection(), ())
         days = came.since(NoEvents(known), known, change)  # type: ignore[arg-type]
         assert len(days) == WEEK
         begin, end = known.until - WEEK * DAY, known.until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.promises.going_back import going_back
 from osrdyne_pipeline.promises.verdict import BROKEN, Review
 from osrdyne_pipeline.recommendation.edit import change, settings_file
@@ -66,7 +66,7 @@ def test_what_a_person_wrote_is_theirs_again_after_going_back(
     # Given a change that replaced it
     first = written(edit, wanted(vip=OURS, BOS=OURS), path)
     assert (first.theirs, first.becomes.overrides) == (frozenset({"vip"}), {"vip": OURS, "BOS": OURS})
-    one = AppliedChange(0.0, first.was, first.becomes, None, Usual(), (), ("vip", "BOS"), ("vip",))
+    one = AppliedChange(0.0, first.was, first.becomes, None, ReplayCorrection(), (), ("vip", "BOS"), ("vip",))
     # When all goes back, or the key alone
     back = going_back(one, Review(BROKEN, 3, back=whole, back_keys=() if whole else ("vip",)))
     assert back is not None
@@ -104,7 +104,7 @@ unbind_delay = 900
 def after_going_back(edit: Edit, path: Path) -> tuple[str, str]:
     """Return a file's text after a change of the overrides `vip` and `BOS`, and after going back."""
     first = written(edit, wanted(vip=OURS, BOS=OURS), path)
-    one = AppliedChange(0.0, first.was, first.becomes, None, Usual(), (), ("vip", "BOS"), ("vip",))
+    one = AppliedChange(0.0, first.was, first.becomes, None, ReplayCorrection(), (), ("vip", "BOS"), ("vip",))
     back = going_back(one, Review(BROKEN, 3, back=True))
     assert back is not None
     return first.after, written(edit, back, path).after

@@ -9,7 +9,7 @@ import pytest
 
 from osrdyne_pipeline.recommendation.advice import AdviceRequest, _broken, _offered, advise
 from osrdyne_pipeline.recommendation.calls import DAY, WEEK
-from osrdyne_pipeline.recommendation.evidence import CANDIDATES, Judged, _ratios
+from osrdyne_pipeline.recommendation.evidence import CANDIDATES, CandidateComparison, _ratios
 from osrdyne_pipeline.recommendation.fitting import DelaySearch, FittingPlan
 from osrdyne_pipeline.recommendation.outcome import Ratio
 from osrdyne_pipeline.recommendation.policies import fixed
@@ -183,7 +183,7 @@ def test_a_candidate_that_keeps_its_promise_is_offered_before_one_that_breaks_it
     broken, kept = replace(one, name="ours", promised=0.9), replace(one, name="prewarms", promised=1.0)
     worse = replace(one, name="delays", cold=Ratio(1.2, 1.1, 1.3))
     ratio = Ratio(1.0, 1.0, 1.0)
-    judged = Judged(
+    judged = CandidateComparison(
         found.evidence,
         ReplayOutcome(np.array([9]), np.array([1]), np.array([1]), np.array([1.0]), np.array([1])),
         dict.fromkeys(CANDIDATES["cold"], ratio),

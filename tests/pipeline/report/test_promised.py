@@ -10,7 +10,7 @@ import pytest
 
 from osrdyne_pipeline.promises import text
 from osrdyne_pipeline.promises.came import DaysSince
-from osrdyne_pipeline.promises.changes import Usual
+from osrdyne_pipeline.promises.changes import ReplayCorrection
 from osrdyne_pipeline.promises.verdict import review
 from osrdyne_pipeline.report import advice, content
 from osrdyne_pipeline.report.evidence import review as reported
@@ -22,7 +22,7 @@ from tests.pipeline.report import samples
 
 def shown(*after: DaysSince) -> content.ReportContent:
     """The full sample with this review, as it comes back from its file."""
-    found = review(PROMISE, after, Usual())
+    found = review(PROMISE, after, ReplayCorrection())
     document = {
         "review": {"at": text.moment(CHANGE.at), "promised": True, "notes": text.notes(CHANGE, found)}
         | dataclasses.asdict(found),
@@ -82,7 +82,7 @@ def test_without_a_whole_day_there_are_no_numbers() -> None:
 
 
 def test_the_terminal_has_the_same_as_lines() -> None:
-    found = review(PROMISE, [dataclasses.replace(AS_PROMISED, cold=np.array([100, 290]))], Usual())
+    found = review(PROMISE, [dataclasses.replace(AS_PROMISED, cold=np.array([100, 290]))], ReplayCorrection())
     lines = text.render(CHANGE, found).splitlines()
     assert lines[0] == "the change of 2025-11-28T00:00+00:00, the last 3 whole days since: broken"
     assert lines[1].split() == ["promised", "before", "expected", "from", "to", "came"]

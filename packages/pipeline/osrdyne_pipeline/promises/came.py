@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 
-from osrdyne_pipeline.promises.changes import AppliedChange, Usual
+from osrdyne_pipeline.promises.changes import AppliedChange, ReplayCorrection
 from osrdyne_pipeline.recommendation.calls import DAY, Calls, Floats, Integers, Tables
 from osrdyne_pipeline.recommendation.evidence import pooled
 from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, of_settings
@@ -95,7 +95,9 @@ def together(days: Sequence[DaysSince]) -> DaysSince:
     )
 
 
-def usual(tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: float, otherwise: Usual) -> Usual:
+def usual(
+    tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: float, otherwise: ReplayCorrection
+) -> ReplayCorrection:
     """Return what is usual while these settings are in force, from `begin` to `end`; where that says too little, what
     was so otherwise.
     """
@@ -110,7 +112,7 @@ def usual(tables: Tables, calls: Calls, pool: PoolSettings, begin: float, end: f
     if not LIKELY[0] <= ratio <= LIKELY[1]:
         return otherwise
     longer = 0.0 if hours is None or not starts else 3600 * float(hours.sum() - found.hours.sum()) / starts
-    return Usual(ratio, min(max(longer, 0.0), LONGEST_START))
+    return ReplayCorrection(ratio, min(max(longer, 0.0), LONGEST_START))
 
 
 def came(tables: Tables, keys: Sequence[str], begin: float, end: float) -> tuple[Integers, Floats | None]:

@@ -17,8 +17,8 @@ from math import sqrt
 import numpy as np
 
 from osrdyne_pipeline.promises.came import DaysSince, together
-from osrdyne_pipeline.promises.changes import Usual
-from osrdyne_pipeline.recommendation.outcome import Promise, Promised, Ratio
+from osrdyne_pipeline.promises.changes import ReplayCorrection
+from osrdyne_pipeline.recommendation.outcome import Promise, PromisedEffect, Ratio
 
 KEPT, BROKEN, NOT_ENOUGH, NOT_MADE = "kept", "broken", "not enough yet", "not in force"
 
@@ -108,7 +108,7 @@ class Review:
     back_keys: tuple[str, ...] = ()
 
 
-def review(promise: Promise | None, days: Sequence[DaysSince], usual: Usual) -> Review:
+def review(promise: Promise | None, days: Sequence[DaysSince], usual: ReplayCorrection) -> Review:
     """Compare, of whole days, the last one last: all of them, or those of a bad spell at their end.
 
     Without a promise, the settings were taken back, and shall do what a replay of them says.
@@ -125,7 +125,7 @@ def review(promise: Promise | None, days: Sequence[DaysSince], usual: Usual) -> 
     return bad if bad.verdict == NOT_MADE or (bad.verdict == BROKEN and not whole.back) else whole
 
 
-def _compared(promise: Promise | None, after: DaysSince, usual: Usual) -> Review:
+def _compared(promise: Promise | None, after: DaysSince, usual: ReplayCorrection) -> Review:
     total = _of(None if promise is None else promise.total, after, usual, None)
     numbers = {key: number for number, key in enumerate(after.keys)}
     own = () if promise is None else promise.keys.items()
@@ -141,7 +141,9 @@ def _compared(promise: Promise | None, after: DaysSince, usual: Usual) -> Review
     return Review(verdict, after.days, total, keys, worse, whole, () if whole else broken)
 
 
-def _of(promised: Promised | None, after: DaysSince, usual: Usual, number: int | None) -> PromiseComparison:
+def _of(
+    promised: PromisedEffect | None, after: DaysSince, usual: ReplayCorrection, number: int | None
+) -> PromiseComparison:
     """Compare one key, or all where `number` is None."""
     at = slice(None) if number is None else slice(number, number + 1)
     chance, width = (CHANCE, WIDTH) if number is None else (CHANCE_OF_KEY, WIDTH_OF_KEY)
@@ -173,7 +175,7 @@ def _of(promised: Promised | None, after: DaysSince, usual: Usual, number: int |
     return PromiseComparison(verdict, cold, hours)
 
 
-def _as_before(after: DaysSince, usual: Usual) -> bool:
+def _as_before(after: DaysSince, usual: ReplayCorrection) -> bool:
     """Whether cold starts of the keys are much nearer to those of the settings before than to what was promised."""
     before, promised = (
         float(np.abs(after.cold - usual.cold * each.cold).sum()) for each in (after.former, after.promised)

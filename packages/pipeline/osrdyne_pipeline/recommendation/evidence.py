@@ -15,13 +15,13 @@ import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import DAY, WEEK, Calls, Floats, Integers
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
-from osrdyne_pipeline.recommendation.fitting import PERCENTILE, DelaySearch, Fitted, FittingPlan
+from osrdyne_pipeline.recommendation.fitting import PERCENTILE, DelaySearch, FitResult, FittingPlan
 from osrdyne_pipeline.recommendation.outcome import (
     CandidateResult,
     EvidenceTarget,
     PolicyResult,
     Promise,
-    Promised,
+    PromisedEffect,
     Ratio,
     RecommendationEvidence,
     TradeoffPoint,
@@ -109,7 +109,7 @@ def split(calls: Calls, train: int, held: int, folds: int) -> Split | None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CandidateComparison:
     """The evidence, and what else is counted on the held-out weeks."""
 
     evidence: RecommendationEvidence
@@ -132,7 +132,7 @@ def judge(
     seed: int,
     goal: str,
     delays: tuple[float, float],
-) -> Judged:
+) -> CandidateComparison:
     """Replay all policies on every fold's held-out days. The reasons against candidates are left to who advises.
 
     `delays` are today's of keys without settings of their own: until unbound, and until stopped.
@@ -170,7 +170,7 @@ def judge(
     along = sorted(
         (pooled(units[f"budget {part}"]) for part in BUDGETS), key=lambda outcome: float(outcome.hours.sum())
     )
-    return Judged(
+    return CandidateComparison(
         evidence,
         pooled(units["today"]),
         {name: ratio[1] for name, ratio in ratios.items()},
@@ -181,7 +181,7 @@ def judge(
     )
 
 
-def promise(judged: Judged, name: str, own: Mapping[int, str], seed: int) -> Promise:
+def promise(judged: CandidateComparison, name: str, own: Mapping[int, str], seed: int) -> Promise:
     """Return what a candidate is to bring: in total, and to the keys `own`, by their numbers."""
     today, ours = judged.units["today"], judged.units[name]
     before, after = pooled(today), pooled(ours)
@@ -190,12 +190,12 @@ def promise(judged: Judged, name: str, own: Mapping[int, str], seed: int) -> Pro
     cold = _by_key([unit.cold[numbers] for unit in ours], [unit.cold[numbers] for unit in today], draws)
     hours = _by_key([unit.hours[numbers] for unit in ours], [unit.hours[numbers] for unit in today], draws)
     chosen = next(each for each in judged.evidence.candidates if each.name == name)
-    total = Promised(
+    total = PromisedEffect(
         int(before.requests.sum()), int(before.cold.sum()), int(after.cold.sum()),
         float(before.hours.sum()), float(after.hours.sum()), chosen.cold, chosen.hours,
     )  # fmt: skip
     keys = {
-        key: Promised(
+        key: PromisedEffect(
             int(before.requests[number]), int(before.cold[number]), int(after.cold[number]),
             float(before.hours[number]), float(after.hours[number]), *ratios,
         )
@@ -222,7 +222,7 @@ def by_delay(calls: Calls, since: float, until: float) -> tuple[Floats, Floats]:
 
 def _policies(
     calls: Calls, begin: float, until: float, plan: FittingPlan, today: KeepAlivePolicy, goal: str
-) -> tuple[dict[str, KeepAlivePolicy], dict[str, Fitted], float]:
+) -> tuple[dict[str, KeepAlivePolicy], dict[str, FitResult], float]:
     """Return what the days before `until` make of each policy, the candidates' fits, and today's hours there."""
     keys = len(calls.keys)
     part = calls.part(begin, until)
