@@ -30,7 +30,7 @@ def replayed(calls: Calls, kept: KeepTimes, since: float, until: float) -> Repla
     seconds = busy_seconds(calls, since, until) + np.bincount(calls.key, np.maximum(gone - again, 0), keys)
     counted = np.bincount(calls.key[now], cold, keys).astype(np.int64)
     requests = np.bincount(calls.key[now], calls.requests[now], keys).astype(np.int64)
-    return ReplayOutcome(requests, counted, counted, seconds / 3600)
+    return ReplayOutcome(requests, counted, counted, seconds / 3600, counted)
 
 
 def busy_seconds(calls: Calls, since: float, until: float) -> Floats:

@@ -111,7 +111,7 @@ def spes(calls: Calls, begin: float, since: float, until: float) -> ReplayOutcom
         found = rule(runs.between(minutes[0], minutes[1]), minutes[0], minutes[1])
         one = _simulated(runs, found, minutes[1], minutes[2], adapt=True)
         cold[number], hours[number] = one[0], (one[1] + one[2]) / 60
-    return ReplayOutcome(requests, cold, cold, hours)
+    return ReplayOutcome(requests, cold, cold, hours, cold)
 
 
 def _runs(calls: Calls, low: int, high: int) -> Runs:

@@ -15,8 +15,8 @@ from osrdyne_pool.settings import PoolSettings
 from osrdyne_runtime.settings_text import to_toml
 from tests.pipeline.promises.demand import DAY, MONDAY, demand, events, moment, plain
 
-#: What is learnt from, and what follows each change.
-DAYS, AFTER = 14, 3
+#: What is learnt from, good days after the change, bad ones after these, and what follows going back.
+DAYS, GOOD, BAD, AFTER = 14, 5, 2, 3
 
 
 class Lake:
@@ -67,16 +67,16 @@ def test_a_change_is_kept_and_one_that_breaks_its_promise_is_taken_back(tmp_path
     recommended = lake.settings
     assert recommended.overrides
     # When it is in force for some days
-    lake.days(AFTER, recommended, 2)
+    lake.days(GOOD, recommended, 2)
     second = lake.recommend()
     # Then the next run says that it kept its promise
     review = second["review"]
-    assert (review["verdict"], review["days"], second["goes_back"]) == ("kept", AFTER, False), review
+    assert (review["verdict"], review["days"], second["goes_back"]) == ("kept", GOOD, False), review
     cold = review["total"]["cold"]
     assert abs(cold["came"] / cold["expected"] - 1) < 0.15
     assert cold["came"] < cold["before"]
     # When a person lets the daemon unbind each group after a minute
-    lake.days(AFTER, PoolSettings("core", unbind_delay=60.0, stop_delay=15.0), 3)
+    lake.days(BAD, PoolSettings("core", unbind_delay=60.0, stop_delay=15.0), 3)
     # And the person who wrote that into the file is not overruled
     ours = lake.file.read_text()
     lake.file.write_text(to_toml({"pool": plain(PoolSettings("core", unbind_delay=60.0, stop_delay=15.0))}))
@@ -95,8 +95,8 @@ def test_a_change_is_kept_and_one_that_breaks_its_promise_is_taken_back(tmp_path
     assert (last["review"]["verdict"], last["review"]["promised"]) == ("kept", False)
     # And what was taken back is not recommended again until as many days have passed as showed that it was wrong
     assert last["recommended"] is False
-    assert last["reasons"][0].endswith("6 new whole days are needed, and there are 3")
-    lake.days(AFTER, lake.settings, 5)
+    assert last["reasons"][0].endswith("7 new whole days are needed, and there are 3")
+    lake.days(DAYS, lake.settings, 5)
     assert lake.recommend()["recommended"] is True
     # And the report says what became of it
     lake.run("report", "--output", str(tmp_path / "page.html"))

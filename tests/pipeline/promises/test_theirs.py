@@ -86,3 +86,50 @@ def test_what_a_person_wrote_and_is_recommended_stays_as_it_is(tmp_path: Path, e
     assert f"vip:  {MARK}" not in first.after.replace('"', "")
     second = written(edit, wanted(), path)
     assert (second.theirs, second.becomes.overrides) == (frozenset({"vip"}), {"vip": THEIRS})
+
+
+TABLE = """\
+# Their contract.
+[pool.overrides.vip] # till June # or July
+# They pay.
+unbind_delay = 86400 # a day
+stop_delay = 600
+
+# Others.
+[pool.overrides.zed]
+unbind_delay = 900
+"""
+
+
+def after_going_back(edit: Edit, path: Path) -> tuple[str, str]:
+    """Return a file's text after a change of the overrides `vip` and `BOS`, and after going back."""
+    first = written(edit, wanted(vip=OURS, BOS=OURS), path)
+    one = AppliedChange(0.0, first.was, first.becomes, None, ReplayCorrection(), (), ("vip", "BOS"), ("vip",))
+    back = going_back(one, Review(BROKEN, 3, back=True))
+    assert back is not None
+    return first.after, written(edit, back, path).after
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        TABLE,
+        "[pool.overrides]\n# Their contract.\nvip = {unbind_delay = 86400, stop_delay = 600} # till June\n",
+    ],
+    ids=["table", "within braces"],
+)
+def test_what_a_person_wrote_around_their_override_in_toml_stays(tmp_path: Path, override: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(f'[pool]\nname = "core"\nunbind_delay = 600\nstop_delay = 600\n{override}\n[broker]\n')
+    changed, back = after_going_back(settings_file.settings, path)
+    assert "# recommended: cold 100 -> 30 # till June" in changed
+    assert override in back
+
+
+@pytest.mark.parametrize("edit, text", KINDS[:2], ids=NAMES[:2])
+def test_what_a_person_wrote_above_their_override_in_yaml_stays_above_it(tmp_path: Path, edit: Edit, text: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(text)
+    for after in after_going_back(edit, path):
+        lines = [line.strip() for line in after.splitlines()]
+        assert lines[lines.index("# Their contract.") + 1].startswith('"vip":')

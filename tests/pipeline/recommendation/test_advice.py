@@ -185,7 +185,7 @@ def test_a_candidate_that_keeps_its_promise_is_offered_before_one_that_breaks_it
     ratio = Ratio(1.0, 1.0, 1.0)
     judged = CandidateComparison(
         found.evidence,
-        ReplayOutcome(np.array([9]), np.array([1]), np.array([1]), np.array([1.0])),
+        ReplayOutcome(np.array([9]), np.array([1]), np.array([1]), np.array([1.0]), np.array([1])),
         dict.fromkeys(CANDIDATES["cold"], ratio),
         1.0,
         (),
@@ -202,7 +202,8 @@ def test_a_candidate_that_keeps_its_promise_is_offered_before_one_that_breaks_it
 
 def test_the_interval_of_three_days_is_much_wider_than_that_of_twelve() -> None:
     days = [
-        ReplayOutcome(np.array([100]), np.array([cold]), np.array([cold]), np.array([10.0])) for cold in (20, 30, 40)
+        ReplayOutcome(np.array([100]), np.array([cold]), np.array([cold]), np.array([10.0]), np.array([cold]))
+        for cold in (20, 30, 40)
     ]
     today = [replace(day, cold=np.array([90])) for day in days]
     few, many = _ratios(days, today, 1)[0], _ratios(4 * days, 4 * today, 1)[0]

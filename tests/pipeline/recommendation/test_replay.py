@@ -41,6 +41,17 @@ def test_a_request_within_the_stop_delay_is_cold_but_starts_no_group() -> None:
     assert hours == pytest.approx((4 + 10 + 19 + 20 + 20) / 60)
 
 
+def test_groups_that_are_started_ahead_of_requests_are_lives_and_no_starts() -> None:
+    # Given a request an hour, for which a group is up from 50 minutes after the last one on
+    history = calls({"a": [(hour * HOUR + 600, hour * HOUR + 660) for hour in range(10)]}, weeks=1)
+    one = np.array([0.0])
+    ahead = KeepAlivePolicy(one + 60, one + 15, one, {}, {0: np.array([[3000.0, 4200.0]])})
+    found = replay(history, ahead, history.since, history.until)
+    # Then the first request starts its group, each of the others is awaited, and a last group waits in vain
+    assert (found.cold.tolist(), found.starts.tolist(), found.lives.tolist()) == ([1], [1], [11])
+    assert replay(history, fixed(1, 60, 15), history.since, history.until).lives.tolist() == [10]
+
+
 def test_the_same_time_unbound_late_has_fewer_cold_starts() -> None:
     begins = [0, 11 * MINUTE, 30 * MINUTE, 51 * MINUTE]
     history = calls({"a": [(begin, begin + MINUTE) for begin in begins]}, weeks=1)

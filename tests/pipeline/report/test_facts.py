@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -240,11 +242,35 @@ def test_the_last_whole_days_are_compared_with_as_many_before(tables: Callable[.
         return
     assert found is not None
     now, before = range(days - 1 - size, days - 1), range(days - 1 - 2 * size, days - 1 - size)
-    changes = {row.name: (row.before, row.now) for row in found.changes}
+    changes = {row.name: (int(row.before), int(row.now)) for row in found.changes}
     assert changes["requests"] == (sum(before), sum(now))
     assert changes["cold starts"] == changes["failed requests"] == (size, size)
-    assert changes["worker time"] == (10 * sum(before), 10 * sum(now))
+    assert changes["worker-hours"] == (10 * sum(before), 10 * sum(now))
     assert (found.first_day, found.last_day) == (str(rows[now[0]][0]), str(rows[now[-1]][0]))
+
+
+def test_the_rate_that_a_quarter_of_the_keys_exceed_is_of_whole_stretches(
+    tables: Callable[..., facts.Ask],
+) -> None:
+    rng = random.Random(7)
+    rows: list[dict[str, Any]] = [
+        {"key": f"k{key}", "day": DAY + timedelta(day), "requests": n, "cold": rng.randint(0, n)}
+        for key in range(23)
+        for day in range(7)
+        if (n := rng.choice([0, 1, 9, 400]))
+    ]
+    found = gathered(tables({"gold/demand": rows})).comparison
+    assert found is not None
+    (told,) = [row for row in found.changes if row.unit == "part"]
+    # Given seven days, of which the last is left out: 3 beside 3
+    for days, value in ((range(3), told.before), (range(3, 6), told.now)):
+        sums: dict[str, list[int]] = {}
+        for row in rows:
+            if (row["day"] - DAY).days in days:
+                asked = sums.setdefault(row["key"], [0, 0])
+                asked[0] += row["cold"]
+                asked[1] += row["requests"]
+        assert value == pytest.approx(np.quantile([cold / n for cold, n in sums.values()], 0.75))
 
 
 def test_the_mean_latency_of_a_key_weighs_each_day_by_its_requests(tables: Callable[..., facts.Ask]) -> None:

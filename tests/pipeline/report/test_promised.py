@@ -20,7 +20,7 @@ from tests.pipeline.promises.test_verdict import AS_PROMISED, PROMISE
 from tests.pipeline.report import samples
 
 
-def shown(after: DaysSince) -> content.ReportContent:
+def shown(*after: DaysSince) -> content.ReportContent:
     """The full sample with this review, as it comes back from its file."""
     found = review(PROMISE, after, ReplayCorrection())
     document = {
@@ -77,12 +77,12 @@ def test_a_change_that_is_not_in_force_is_to_be_looked_at() -> None:
 
 
 def test_without_a_whole_day_there_are_no_numbers() -> None:
-    words = page(shown(dataclasses.replace(AS_PROMISED, days=0)))
+    words = page(shown())
     assert "Compared: no whole day since. Too few calls came since to say more." in words
 
 
 def test_the_terminal_has_the_same_as_lines() -> None:
-    found = review(PROMISE, dataclasses.replace(AS_PROMISED, cold=np.array([100, 290])), ReplayCorrection())
+    found = review(PROMISE, [dataclasses.replace(AS_PROMISED, cold=np.array([100, 290]))], ReplayCorrection())
     lines = text.render(CHANGE, found).splitlines()
     assert lines[0] == "the change of 2025-11-28T00:00+00:00, the last 3 whole days since: broken"
     assert lines[1].split() == ["promised", "before", "expected", "from", "to", "came"]

@@ -17,6 +17,7 @@ from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_runtime.console.imports import NotInstalled
 from testbed.s3.server import BUCKET, S3Server
 from tests.pipeline.small_history import write
+from tests.pipeline.store.careless import careless
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,33 @@ def test_a_store_that_may_only_be_read_is_refused_to_those_who_write(
 
     assert (done.exit_code, "they need to list, read, write and delete there" in done.stderr) == (2, True), done.stderr
     assert "osrdyne pipeline ingest brings them" in read.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ignored", [["If-None-Match"], ["If-Match"], ["If-None-Match", "If-Match"]], ids=" ".join)
+def test_a_store_that_ignores_conditions_of_a_write_is_refused(
+    ignored: list[str], s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "events.jsonl"
+    write(file)
+    place = f"s3://{BUCKET}/careless"
+    with careless(s3, ignored) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        done = CliRunner().invoke(PIPELINE, ["ingest", str(file), "--pool", "core", "--lake", place])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+    said = f"osrdyne: {place}/core cannot be used: the server ignores {' and '.join(ignored)}, so that"
+    assert done.stderr.startswith(said)
+    # Nothing of it is left
+    assert not [path for path in s3.bucket.rglob("*") if "careless" in path.parts and path.is_file()]
+
+
+@pytest.mark.full
+def test_the_same_store_with_nothing_that_it_ignores_is_taken(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "events.jsonl"
+    write(file)
+    with careless(s3, []) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        done = CliRunner().invoke(PIPELINE, ["ingest", str(file), "--pool", "core", "--lake", f"s3://{BUCKET}/careful"])
+    assert done.exit_code == 0, done.output

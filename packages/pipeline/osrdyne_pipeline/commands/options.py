@@ -12,6 +12,7 @@ import typer
 
 from osrdyne_pipeline import places
 from osrdyne_pipeline.commands.starting import ENGINES
+from osrdyne_pipeline.report.content import KEY_PLACE
 from osrdyne_protocol.errors import ProtocolError
 from osrdyne_protocol.names import check_pool_name
 
@@ -58,6 +59,19 @@ def _lake(place: str) -> str:
     if wrong := places.lake_problem(place):
         raise typer.BadParameter(wrong)
     return place
+
+
+def link_parts(link: str) -> tuple[str, str]:
+    """Return name and address of a link."""
+    name, _, address = link.partition("=")
+    return name, address
+
+
+def _links(links: list[str] | None) -> list[str] | None:
+    for name, address in map(link_parts, links or ()):
+        if not name or not address.startswith(("http://", "https://")) or KEY_PLACE not in address:
+            raise typer.BadParameter(f"{name}={address} is not a link such as logs=https://logs.example/?q={KEY_PLACE}")
+    return links
 
 
 def _price(number: float | None) -> float | None:
@@ -112,6 +126,16 @@ Price = Annotated[
         min=0,
         metavar="NUMBER",
         help="Price of an hour of a worker.",
+    ),
+]
+Links = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--link",
+        envvar="OSRDYNE_PIPELINE_LINKS",
+        callback=_links,
+        metavar="NAME=ADDRESS",
+        help="What else has more of a key, as logs, with {key} in its address; may be repeated.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]

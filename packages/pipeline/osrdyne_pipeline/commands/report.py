@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +48,7 @@ def command(
         str | None, typer.Option(metavar="KEY", help="Write a page of this key alone; needs --output.")
     ] = None,
     price: options.Price = None,
+    link: options.Links = None,
     master: options.Master = None,
     memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
@@ -57,7 +59,7 @@ def command(
     shows what that would change.
     """
     del master  # an option of all commands; small sums need no cluster
-    written = write(lake_at(lake, pool), output=output, price=price, memory=memory, key=key)
+    written = write(lake_at(lake, pool), output=output, price=price, memory=memory, key=key, links=link or ())
     if json:
         print_json({"pool": pool, **written})
         return
@@ -65,7 +67,13 @@ def command(
 
 
 def write(
-    place: AnyLake, *, output: Path | None, price: float | None, memory: str, key: str | None = None
+    place: AnyLake,
+    *,
+    output: Path | None,
+    price: float | None,
+    memory: str,
+    key: str | None = None,
+    links: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the page of a pool, or of one `key`, and return what the JSON document says of it.
 
@@ -90,7 +98,7 @@ def write(
         if key is None
         else dataclasses.replace(found, key=key, no_evidence=OF_THE_POOL)
     )
-    text = page(dataclasses.replace(found, price=price))
+    text = page(dataclasses.replace(found, price=price, links=tuple(map(options.link_parts, links))))
     if output is None:
         place.write_file(PAGE, text)
     else:

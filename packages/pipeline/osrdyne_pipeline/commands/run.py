@@ -51,6 +51,7 @@ def command(
     apply: Annotated[bool, typer.Option("--apply", help="Write recommended delays into that file.")] = False,
     output: Output = None,
     price: options.Price = None,
+    link: options.Links = None,
     time_limit: Annotated[
         str,
         typer.Option(
@@ -92,7 +93,7 @@ def command(
             with done.step("recommend") as outcome:
                 outcome |= recommend.for_settings(place, settings, apply=apply, **how)
             with done.step("report") as outcome:
-                outcome |= report.write(place, output=output, price=price, memory=memory)
+                outcome |= report.write(place, output=output, price=price, memory=memory, links=link or ())
     took = round(time.monotonic() - begun, 1)
     if json:
         print_json({"pool": pool, "lake": place.where, **done.parts, "seconds": took})

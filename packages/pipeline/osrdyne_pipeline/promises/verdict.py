@@ -3,16 +3,20 @@
 What came is compared with a replay of the promised settings on the calls that came. So where people call more, or at
 other times, the promise is another one, and is not broken by that. The interval around it is that of the promise, as
 wide relative to what the settings before would have done to the same calls.
+
+All days together say what a change brings. A bad spell after good days is not to be lost among these: where each of the
+newest days alone is worse than promised, these days are compared, and not all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
-from osrdyne_pipeline.promises.came import DaysSince
+from osrdyne_pipeline.promises.came import DaysSince, together
 from osrdyne_pipeline.promises.changes import ReplayCorrection
 from osrdyne_pipeline.recommendation.outcome import Promise, PromisedEffect, Ratio
 
@@ -22,6 +26,8 @@ KEPT, BROKEN, NOT_ENOUGH, NOT_MADE = "kept", "broken", "not enough yet", "not in
 LEAST_DAYS = 1
 LEAST_IDLE = 50
 LEAST_IDLE_OF_KEY = 20
+#: So many newest days are a spell, where each of them alone breaks the promise. One is not: a day has accidents.
+SPELL_DAYS = 2
 #: The interval of all keys is at least so wide to each side, relative to what is expected, and that of one key.
 WIDTH = 0.05
 WIDTH_OF_KEY = 0.2
@@ -80,6 +86,10 @@ class PromiseComparison:
     cold: Measure
     hours: Measure
 
+    @property
+    def worse(self) -> bool:
+        return self.cold.worse or self.hours.worse
+
 
 @dataclass(frozen=True)
 class Review:
@@ -98,10 +108,24 @@ class Review:
     back_keys: tuple[str, ...] = ()
 
 
-def review(promise: Promise | None, after: DaysSince, usual: ReplayCorrection) -> Review:
-    """Compare. Without a promise, the settings were taken back, and shall do what a replay of them says."""
-    if after.days < LEAST_DAYS:
-        return Review(NOT_ENOUGH, after.days)
+def review(promise: Promise | None, days: Sequence[DaysSince], usual: ReplayCorrection) -> Review:
+    """Compare, of whole days, the last one last: all of them, or those of a bad spell at their end.
+
+    Without a promise, the settings were taken back, and shall do what a replay of them says.
+    """
+    if len(days) < LEAST_DAYS:
+        return Review(NOT_ENOUGH, len(days))
+    whole, spell = _compared(promise, together(days), usual), days[-SPELL_DAYS:]
+    if promise is None or whole.verdict == NOT_MADE or len(days) <= SPELL_DAYS:
+        return whole
+    if not all(_of(promise.total, day, usual, None).worse for day in spell):
+        return whole
+    bad = _compared(promise, together(spell), usual)
+    # Settings that a person has undone since are not taken back.
+    return bad if bad.verdict == NOT_MADE or (bad.verdict == BROKEN and not whole.back) else whole
+
+
+def _compared(promise: Promise | None, after: DaysSince, usual: ReplayCorrection) -> Review:
     total = _of(None if promise is None else promise.total, after, usual, None)
     numbers = {key: number for number, key in enumerate(after.keys)}
     own = () if promise is None else promise.keys.items()
@@ -124,7 +148,7 @@ def _of(
     at = slice(None) if number is None else slice(number, number + 1)
     chance, width = (CHANCE, WIDTH) if number is None else (CHANCE_OF_KEY, WIDTH_OF_KEY)
     hours_by_start = usual.start_seconds / 3600
-    starts = after.promised.starts[at].sum()
+    starts = after.promised.lives[at].sum()
     cold = _measure(
         promised.cold if promised else AS_BEFORE,
         usual.cold * float(after.former.cold[at].sum()),
@@ -134,7 +158,7 @@ def _of(
     )
     hours = _measure(
         promised.hours if promised else AS_BEFORE,
-        float(after.former.hours[at].sum() + hours_by_start * after.former.starts[at].sum()),
+        float(after.former.hours[at].sum() + hours_by_start * after.former.lives[at].sum()),
         expected := float(after.promised.hours[at].sum() + hours_by_start * starts),
         # A start more or less makes as much.
         chance * sqrt(max(float(starts), 1.0)) * hours_by_start + width * expected,

@@ -269,6 +269,7 @@ def pooled(weeks: list[ReplayOutcome]) -> ReplayOutcome:
         np.sum([week.cold for week in weeks], axis=0),
         np.sum([week.starts for week in weeks], axis=0),
         np.sum([week.hours for week in weeks], axis=0),
+        np.sum([week.lives for week in weeks], axis=0),
     )
 
 

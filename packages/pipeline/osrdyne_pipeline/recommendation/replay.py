@@ -25,6 +25,8 @@ class ReplayOutcome:
     #: Requests whose group had been stopped.
     starts: Integers
     hours: Floats
+    #: How often a group was started, by a request or ahead of one.
+    lives: Integers
 
     def rates(self) -> Floats:
         """Cold-start rate of each key that was asked for."""
@@ -42,12 +44,14 @@ def replay(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) ->
     keys = len(calls.keys)
     counted = (calls.begin >= since) & (calls.begin < until)
     cold, starts = _cold_and_starts(calls, policy, counted)
-    hours = _hours(calls, policy, since, until)
+    started = np.bincount(calls.key[counted], starts, keys).astype(np.int64)
+    hours, ahead = _hours(calls, policy, since, until)
     return ReplayOutcome(
         np.bincount(calls.key[counted], calls.requests[counted], keys).astype(np.int64),
         np.bincount(calls.key[counted], cold, keys).astype(np.int64),
-        np.bincount(calls.key[counted], starts, keys).astype(np.int64),
+        started,
         hours,
+        np.where(ahead < 0, started, ahead),
     )
 
 
@@ -70,8 +74,10 @@ def _cold_and_starts(calls: Calls, policy: KeepAlivePolicy, counted: Cells) -> t
     return cold, stopped
 
 
-def _hours(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) -> Floats:
+def _hours(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) -> tuple[Floats, Integers]:
+    """Return hours of each key; and how often a group was started, or -1 where only requests start groups."""
     keys = len(calls.keys)
+    lives = np.full(keys, -1, np.int64)
     keep = policy.unbind + policy.stop
     kept_from = np.minimum(calls.end + policy.pause[calls.key], calls.after)
     kept_until = np.minimum(calls.end + keep[calls.key], calls.after)
@@ -89,8 +95,11 @@ def _hours(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) ->
         if number in policy.warm:
             warm = warm_stretches(policy.warm[number], since - policy.stop[number], until)
             up.append(np.clip(warm + after, since, until))
-        seconds[number] = np.diff(union(np.concatenate(up)), axis=1).sum()
-    return seconds / 3600.0
+        whole = union(np.concatenate(up))
+        seconds[number] = np.diff(whole, axis=1).sum()
+        # What begins at the edge began before it.
+        lives[number] = np.count_nonzero(whole[:, 0] > since)
+    return seconds / 3600.0, lives
 
 
 def warm_stretches(cells: Cells, since: float, until: float) -> Floats:

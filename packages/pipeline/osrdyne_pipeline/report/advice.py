@@ -8,6 +8,7 @@ import shlex
 from osrdyne_pipeline.report import causes, numbers
 from osrdyne_pipeline.report.causes import NextStep
 from osrdyne_pipeline.report.content import Forecast, ReportContent, ReportedEvidence
+from osrdyne_pipeline.report.element import shown
 
 #: Of worker time: above this, idle workers are worth a word.
 MUCH_IDLE = 0.6
@@ -117,7 +118,7 @@ def _slowest(content: ReportContent) -> NextStep | None:
         return None
     key, cold, waited = content.slowest[0]
     return NextStep(
-        f"Make starts of {key} faster, or rarer",
+        f"Make starts of {shown(key)} faster, or rarer",
         f"Its callers waited most for workers: {numbers.duration(waited)} in {cold:,} cold starts, "
         f"{numbers.share(waited, content.totals.waited_ms)} of all such waiting.",
     )

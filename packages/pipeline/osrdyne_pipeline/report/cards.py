@@ -25,7 +25,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
     return element("details", element("summary", "Numbers"), open_table(head, rows))
 
 
-def open_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
+def open_table(head: Sequence[str], rows: Sequence[Sequence[str | Element]]) -> Element:
     """Return a table that is shown at once."""
     cells = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
     inner = element(

@@ -1,15 +1,18 @@
-"""What facts say of why starts fail, workers end and handlers raise: in words, as advice, and as a section."""
+"""What facts say of why starts fail, workers end and handlers raise: in words, as advice, and as sections: with the
+commands and addresses that show more of a key.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
 from osrdyne_pipeline.report import numbers
-from osrdyne_pipeline.report.cards import nothing, section, table
-from osrdyne_pipeline.report.content import EndCause, KeyCauses, ReportContent
+from osrdyne_pipeline.report.cards import nothing, open_table, section, table
+from osrdyne_pipeline.report.content import KEY_PLACE, EndCause, KeyCauses, ReportContent
 from osrdyne_pipeline.report.element import element, shown
 from osrdyne_pipeline.small.causes import LONGEST
 
@@ -143,3 +146,54 @@ def why_workers_end(content: ReportContent) -> Element:
 
 def _causes(found: KeyCauses) -> str:
     return "; ".join(map(in_words, found.causes))
+
+
+def keys_to_look_at(content: ReportContent) -> Element:
+    """Return keys that fail, or make callers wait, with why and how to see more."""
+    title, found = "Keys to look at", _reasons(content)
+    if not found:
+        return nothing(title, "No key has failures, and no caller waited for a cold start.")
+    links = content.links
+    head = ["key", "why", "its state", "its poison", "its log", *(["elsewhere"] if links else [])]
+    rows: list[list[str | Element]] = [
+        [
+            shown(key, 40),
+            "; ".join(why),
+            element("code", f"osrdyne status --key {shlex.quote(key)}"),
+            element("code", f"osrdyne poison list --pool {content.pool} --key {shlex.quote(key)}"),
+            _log(content, key),
+            *([_links(links, key)] if links else []),
+        ]
+        for key, why in found.items()
+    ]
+    return section(
+        title, "The commands show more of a key, on a machine that reaches the daemon.", open_table(head, rows)
+    )
+
+
+def _reasons(content: ReportContent) -> dict[str, list[str]]:
+    """Return keys in the order of the report, each with what is wrong."""
+    found: dict[str, list[str]] = {}
+    for each in content.key_causes:
+        said = ["every start fails"] if each.failing else []
+        found.setdefault(each.key, []).extend(said or map(in_words, each.causes[:1]))
+    for cause in content.causes:
+        found.setdefault(cause.example_key, []).append(f"requests fail: {cause.reason}")
+    for key, cold, waited in content.slowest:
+        waits = f"callers waited {numbers.duration(waited)} in {numbers.count(cold)} cold starts"
+        found.setdefault(key, []).append(waits)
+    if content.key is not None:
+        return {content.key: found.get(content.key, ["the key of this page"])}
+    return found
+
+
+def _log(content: ReportContent, key: str) -> str:
+    logs = (cause.log for each in content.key_causes if each.key == key for cause in each.causes)
+    return next((shown(log, LONGEST) for log in logs if log), "not known")
+
+
+def _links(links: tuple[tuple[str, str], ...], key: str) -> Element:
+    words: list[Element | str] = []
+    for name, address in links:
+        words += [", " if words else "", element("a", name, href=address.replace(KEY_PLACE, quote(key, safe="")))]
+    return element("span", *words)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+#: In the address of a link: what the key is put in the place of.
+KEY_PLACE = "{key}"
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -111,12 +114,15 @@ class KeyCauses:
 
 @dataclass(frozen=True)
 class MeasureChange:
-    """A measure of the last days beside the same number of days before; of times the unit is milliseconds."""
+    """A measure of the last days beside the same number of days before.
+
+    The unit is how it is shown: as a number, as a `part` of 1 in per cent, and milliseconds as `ms` or `hours`.
+    """
 
     name: str
     unit: str
-    before: int
-    now: int
+    before: float
+    now: float
 
 
 @dataclass(frozen=True)
@@ -264,6 +270,8 @@ class ReportContent:
     review: ReviewedChange | None = None
     #: The files that have the settings, each with the option of `recommend` that names it; none where none was named.
     files: tuple[tuple[str, str], ...] = ()
+    #: What has more of a key: a name each, and its address with `{key}` in it.
+    links: tuple[tuple[str, str], ...] = ()
     #: The price of an hour of a worker, where a person gave one.
     price: float | None = None
     #: Of which key all of this is; None where it is of the whole pool. Advice on delays is of the pool.

@@ -107,15 +107,21 @@ def _span(ask: Ask) -> tuple[int, int] | None:
     return None if found["first"] is None else (found["first"], found["last"] + numbers.HOUR_MS)
 
 
-#: What is compared: its name, unit, table and sum.
+#: What is compared: its name, unit, and the query of some days.
 _MEASURES = (
-    ("requests", "", "demand", "sum(requests)"),
-    ("cold starts", "", "demand", "sum(cold)"),
-    ("failed requests", "", "requests", f"count(*) filter (outcome <> '{OK}')"),
-    ("failed starts", "", "starts", "sum(failed)"),
-    ("waiting for cold starts", "ms", "cold_starts", "sum(waited_ms)"),
-    ("worker time", "ms", "worker_hours", "sum(up_ms)"),
-    ("of it idle", "ms", "worker_hours", "sum(idle_ms)"),
+    ("requests", "", "select sum(requests) from demand {days}"),
+    ("cold starts", "", "select sum(cold) from demand {days}"),
+    (
+        "cold-start rate that a quarter of the keys exceed",
+        "part",
+        """select quantile_cont(rate, 0.75)
+            from (select sum(cold) / sum(requests) as rate from demand {days} group by key having sum(requests) > 0)""",
+    ),
+    ("waiting for cold starts", "ms", "select sum(waited_ms) from cold_starts {days}"),
+    ("failed requests", "", f"select count(*) filter (outcome <> '{OK}') from requests {{days}}"),
+    ("failed starts", "", "select sum(failed) from starts {days}"),
+    ("worker-hours", "hours", "select sum(up_ms) from worker_hours {days}"),
+    ("of them idle", "hours", "select sum(idle_ms) from worker_hours {days}"),
 )
 
 
@@ -132,10 +138,10 @@ def _comparison(ask: Ask) -> content.Comparison | None:
     now, before = until - timedelta(days), until - timedelta(2 * days)
     stretches = ((before, now), (now, until))
     changes = []
-    for name, unit, table, sums in _MEASURES:
-        parts = (f"select {sums} from {table} where day >= '{low}' and day < '{high}'" for low, high in stretches)
+    for name, unit, query in _MEASURES:
+        parts = (query.format(days=f"where day >= '{low}' and day < '{high}'") for low, high in stretches)
         ((was, found),) = (row.values() for row in ask(f"select ({next(parts)}) as before, ({next(parts)}) as now"))
-        changes.append(content.MeasureChange(name, unit, int(was or 0), int(found or 0)))
+        changes.append(content.MeasureChange(name, unit, float(was or 0), float(found or 0)))
     return content.Comparison(days, str(now), str(until - timedelta(1)), changes)
 
 
@@ -261,7 +267,7 @@ def _slowest(ask: Ask) -> list[tuple[str, int, int]]:
             where key not in (select key from ({failing.BY_KEY}) where failing or failed > started)
             group by key having waited > 0 order by waited desc, key limit 3"""
     )
-    return [(shown(row["key"]), row["cold"], row["waited"]) for row in rows]
+    return [(row["key"], row["cold"], row["waited"]) for row in rows]
 
 
 def _forecast(ask: Ask) -> content.Forecast | None:

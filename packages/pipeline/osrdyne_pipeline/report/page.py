@@ -48,6 +48,7 @@ _PARTS = (
     sections.workers,
     sections.failures,
     causes.why_workers_end,
+    causes.keys_to_look_at,
     sections.forecast,
     sections.classes,
 )

@@ -39,7 +39,12 @@ def comparison(content: ReportContent) -> Element:
     title, found = "The last days and those before", content.comparison
     if found is None:
         return nothing(title, "There are no two whole days to compare.")
-    shown_as = {"": numbers.count, "ms": numbers.duration}
+    shown_as = {
+        "": numbers.count,
+        "part": lambda value: numbers.share(value, 1),
+        "ms": numbers.duration,
+        "hours": numbers.hours,
+    }
     rows = [
         [row.name, shown_as[row.unit](row.before), shown_as[row.unit](row.now), numbers.change(row.before, row.now)]
         for row in found.changes

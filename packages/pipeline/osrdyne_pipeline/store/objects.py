@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 import obstore
@@ -17,6 +17,9 @@ from osrdyne_pipeline.store import refusals
 
 #: How long a request is tried, and how long it waits for an answer.
 TRIED = timedelta(seconds=30)
+
+#: Header -> a write with it that a server must refuse, where the object is there: only new, or of another content.
+_REFUSED: Mapping[str, obstore.PutMode] = {"If-None-Match": "create", "If-Match": {"e_tag": f'"{"0" * 32}"'}}
 
 
 @contextlib.contextmanager
@@ -87,7 +90,24 @@ class Objects:
             obstore.delete(self._store, name)
 
     def check_writable(self) -> None:
-        """Raise `LakeError` where nothing can be written and removed. What it writes, it removes."""
+        """Raise `LakeError` where nothing can be written and removed, or where a write is never refused.
+
+        What it writes, it removes.
+        """
         name = f"_osrdyne-{secrets.token_hex(8)}"
         self.write(name, "")
+        ignored = [header for header, mode in _REFUSED.items() if self._writes(name, mode)]
         self.remove(name)
+        if ignored:
+            raise LakeError(
+                f"{self._where} cannot be used: the server ignores {' and '.join(ignored)}, so that of two processes "
+                "at once one would undo what the other wrote: use another"
+            )
+
+    def _writes(self, name: str, mode: obstore.PutMode) -> bool:
+        with store_errors(self._where):
+            try:
+                obstore.put(self._store, name, b"", mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True

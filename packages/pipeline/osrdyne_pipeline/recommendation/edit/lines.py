@@ -28,6 +28,7 @@ def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
     column = pool.lc.col
     top, bottom = pool.lc.line, _last(all_lines, pool.lc.line, column)
     kept, overrides, at = _without(all_lines, pool, bottom, wanted)
+    above = _above(all_lines, pool)
     indent = " " * column
     iso = any(isinstance(pool.get(name), str) for name in ("unbind_delay", "stop_delay"))
     written = [indent + pool_line for pool_line in _pool_lines(wanted, iso)]
@@ -35,6 +36,7 @@ def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
         written.append(f"{indent}overrides:")
         written += overrides
         for override in wanted.overrides:
+            written += above.get(override.key, ())
             written += [f"{indent}  {line}" for line in _setting_lines(override, iso)]
     body = kept[:at] + written + kept[at:]
     result = all_lines[:top] + body + all_lines[bottom + 1 :]
@@ -101,6 +103,15 @@ def _staying(all_lines: list[str], overrides: CommentedMap, end: int, recommende
         if MARK not in all_lines[start] and key not in recommended:
             lines += all_lines[begin:stop]
     return lines
+
+
+def _above(all_lines: list[str], pool: CommentedMap) -> dict[str, list[str]]:
+    """Return the comment that stands above each override."""
+    overrides = pool.get("overrides")
+    if not isinstance(overrides, CommentedMap):
+        return {}
+    starts = {str(key): overrides.lc.key(key)[0] for key in overrides}
+    return {key: all_lines[_with_comments(all_lines, start) : start] for key, start in starts.items()}
 
 
 def _with_comments(all_lines: list[str], start: int) -> int:

@@ -67,10 +67,19 @@ def _exchange(pool: Any, wanted: WantedSettings, path: Path) -> None:
     if not isinstance(overrides, Table):
         raise NotChanged(f"{path} has overrides within braces; write each as a table, [pool.overrides.KEY]")
     ours = {each.key for each in wanted.overrides}
-    for key in [key for key, override in overrides.items() if _marked(override) or key in ours]:
+    for key in [key for key, override in overrides.items() if _marked(override) and key not in ours]:
         overrides.remove(key)
     for each in wanted.overrides:
-        overrides.append(each.key, _override(each, iso))
+        there = overrides.get(each.key)
+        if isinstance(there, InlineTable) or (isinstance(there, Table) and not there.is_super_table()):
+            # Where it stands, with what a person wrote above it and in it.
+            _fill(there, each, iso)
+            continue
+        if there is not None:
+            overrides.remove(each.key)
+        made = tomlkit.table()
+        _fill(made, each, iso)
+        overrides.append(each.key, made)
     if not overrides:
         pool.remove("overrides")
 
@@ -84,18 +93,35 @@ def _marked(override: Any) -> bool:
     return isinstance(override, Table | InlineTable) and override.trivia.comment.startswith(MARK)
 
 
-def _override(wanted: WantedOverride, iso: bool) -> Table:
-    made = tomlkit.table()
-    made.comment(wanted.comment)
-    made["unbind_delay"] = _seconds(wanted.delays.unbind_delay, iso)
-    made["stop_delay"] = _seconds(wanted.delays.stop_delay, iso)
+def _fill(table: Table | InlineTable, wanted: WantedOverride, iso: bool) -> None:
+    """Write an override into a table."""
+    _say(table, wanted)
+    for name in ("warm", "prewarm"):
+        table.pop(name, None)
+    table["unbind_delay"] = _seconds(wanted.delays.unbind_delay, iso)
+    table["stop_delay"] = _seconds(wanted.delays.stop_delay, iso)
     if wanted.delays.warm:
-        made["warm"] = tomlkit.array()
-        made["warm"].extend(wanted.delays.warm)
-        made["warm"].multiline(True)
+        table["warm"] = tomlkit.array()
+        table["warm"].extend(wanted.delays.warm)
+        table["warm"].multiline(isinstance(table, Table))
     if wanted.delays.prewarm:
-        made["prewarm"] = [[_seconds(begin, False), _seconds(end, False)] for begin, end in wanted.delays.prewarm]
-    return made
+        table["prewarm"] = [[_seconds(begin, False), _seconds(end, False)] for begin, end in wanted.delays.prewarm]
+
+
+def _say(table: Table | InlineTable, wanted: WantedOverride) -> None:
+    """Write our comment of an override before that of a person, or leave that alone where the override is theirs."""
+    there = table.trivia.comment
+    own = _beside_ours(there) if there.startswith(MARK) else there
+    if own and wanted.theirs:
+        table.comment(own)
+    else:
+        table.comment(" ".join(part for part in (wanted.comment, own) if part))
+
+
+def _beside_ours(comment: str) -> str:
+    """Return what a person wrote, of a comment that begins with ours."""
+    _, found, own = comment.partition(" # ")
+    return f"# {own}" if found else ""
 
 
 def _seconds(seconds: float, iso: bool) -> str | float | int:
