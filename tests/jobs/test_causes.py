@@ -81,7 +81,7 @@ def test_a_job_that_failed_has_what_was_raised(live: Jobs, database_url: str) ->
     assert states.FAILED in live.attempts(number)
 
 
-def test_a_job_whose_starts_nobody_answers_says_where_to_look(live: Jobs, redo: None, database_url: str) -> None:
+def test_a_job_whose_starts_get_no_answer_says_where_to_look(live: Jobs, redo: None, database_url: str) -> None:
     number = with_worker(live, MISSING_FILE, start_failures=0)
     until_said(live, database_url, number, "a file is missing, and `start_failures` is 0")
 

@@ -86,7 +86,7 @@ def test_chance_is_hardly_ever_taken_for_a_broken_promise(spread: float, most: i
     broken = sum(
         last_week(pool, pool.days[:day]).verdict != KEPT for pool in pools for day in range(1, len(pool.days) + 1)
     )
-    # Then 0.4 % of them are wrong at most, also where days differ by a tenth for reasons that nobody knows
+    # Then 0.4 % of them are wrong at most, also where days differ by a tenth for unknown reasons
     assert broken <= most
 
 
@@ -128,7 +128,7 @@ def test_a_key_whose_spell_explains_it_goes_back_alone() -> None:
     assert (found.verdict, found.days, found.back, found.back_keys) == (BROKEN, 2, False, ("LAX",))
 
 
-def test_settings_that_somebody_undid_are_not_in_force_since_then() -> None:
+def test_settings_that_were_undone_are_not_in_force_since_then() -> None:
     day = replace(AS_PROMISED, days=1)
     undone = replace(day, cold=np.array([200, 200]), former=replayed(200, 200))
     found = review(PROMISE, [day] * 5 + [undone] * 2, ReplayCorrection())
