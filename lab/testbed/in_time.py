@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
@@ -82,13 +82,13 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 async def command_in_time(
     words: list[str], variables: Mapping[str, str], timeout: float, *, alone: Callable[[], object]
-) -> Done:
+) -> CommandResult:
     """Run `osrdyne WORDS` as `in_time`. `alone` is the same where nothing listens.
 
     It is run before, so that all is imported, and after: the load of the machine may have changed.
     """
 
-    def run() -> Done:
+    def run() -> CommandResult:
         before = seconds_of(alone)
         with _takes(timeout, lambda: max(before, seconds_of(alone))):
             return osrdyne(*words, variables=variables)

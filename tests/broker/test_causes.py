@@ -51,7 +51,7 @@ os.environ.pop("WORKER_AMQP_URI_FILE", None)
 
 
 @dataclass(frozen=True)
-class Made:
+class CauseSetup:
     """How a cause is made: the worker's program, and settings of pool and daemon."""
 
     program: str = ""
@@ -66,29 +66,29 @@ class Made:
         return self.command or [sys.executable, "-c", self.program]
 
 
-def dies(line: str, **pool: Any) -> Made:
-    return Made(SERVE.format(line), pool={"delivery_limit": 1, **pool})
+def dies(line: str, **pool: Any) -> CauseSetup:
+    return CauseSetup(SERVE.format(line), pool={"delivery_limit": 1, **pool})
 
 
 MISSING_FILE = "open('data/XX.json')"
 MADE = {
-    "a file that it needs is missing": Made(MISSING_FILE),
-    "a module is missing": Made("import no_such_module"),
-    "it needs more memory than its limit at its start": Made(LITTLE_MEMORY + MUCH),
-    "its program is missing": Made(command=["/nowhere/worker"]),
-    "its password is wrong": Made(WRONG_PASSWORD + SERVE.format("pass")),
+    "a file that it needs is missing": CauseSetup(MISSING_FILE),
+    "a module is missing": CauseSetup("import no_such_module"),
+    "it needs more memory than its limit at its start": CauseSetup(LITTLE_MEMORY + MUCH),
+    "its program is missing": CauseSetup(command=["/nowhere/worker"]),
+    "its password is wrong": CauseSetup(WRONG_PASSWORD + SERVE.format("pass")),
     # A shell, because Python may need longer than the grace to say a word on a machine under load.
-    "it runs, and never says `started`": Made(
+    "it runs, and never says `started`": CauseSetup(
         command=["/bin/sh", "-c", "echo loading the model; exec sleep 1000"], tables={"limits": {"start_grace": 1.0}}
     ),
     "the handler ends the process": dies("os._exit(3)"),
     "it has a segmentation fault": dies("ctypes.string_at(0)"),
     "it is killed from outside": dies("os.kill(os.getpid(), signal.SIGKILL)"),
     "the handler hangs": dies("time.sleep(1000)", consumer_timeout=4.0),
-    "the handler raises": Made(SERVE.format("{}['9']")),
-    "the handler returns what is not bytes": Made(SERVE.format("return 5")),
-    "the handler needs more memory than its limit": Made(LITTLE_MEMORY + SERVE.format(MUCH)),
-    "a file is missing, and `start_failures` is 0": Made(
+    "the handler raises": CauseSetup(SERVE.format("{}['9']")),
+    "the handler returns what is not bytes": CauseSetup(SERVE.format("return 5")),
+    "the handler needs more memory than its limit": CauseSetup(LITTLE_MEMORY + SERVE.format(MUCH)),
+    "a file is missing, and `start_failures` is 0": CauseSetup(
         MISSING_FILE, pool={"start_failures": 0, "message_ttl": 2.0}, told_first=True
     ),
 }
@@ -101,7 +101,7 @@ def ask(make_pool: MakePool, make_daemon: MakeDaemon) -> Iterator[Callable[..., 
     """Make a pool with a daemon, and those who ask about it."""
     made: list[Events] = []
 
-    def of(how: Made) -> Askers:
+    def of(how: CauseSetup) -> Askers:
         pool = make_pool(**{"start_failures": 3, **how.pool})
         made.append(Events(pool))
         return Askers(pool, make_daemon(pool, worker=how.worker, **how.tables), made[-1])
@@ -114,7 +114,7 @@ def ask(make_pool: MakePool, make_daemon: MakeDaemon) -> Iterator[Callable[..., 
 @pytest.mark.parametrize(
     "title", [pytest.param(title, marks=() if title in QUICK else pytest.mark.full, id=title) for title in MADE]
 )
-def test_each_who_asks_reads_what_broke(ask: Callable[[Made], Askers], title: str) -> None:
+def test_each_who_asks_reads_what_broke(ask: Callable[[CauseSetup], Askers], title: str) -> None:
     how, cause = MADE[title], causes()[title]
     askers = ask(how)
     if how.told_first:
@@ -129,9 +129,9 @@ ALARM, AWAY = "the broker is in an alarm", "the broker is away"
 
 
 @pytest.mark.full
-def test_each_who_asks_reads_that_the_broker_refuses_the_queue(ask: Callable[[Made], Askers]) -> None:
+def test_each_who_asks_reads_that_the_broker_refuses_the_queue(ask: Callable[[CauseSetup], Askers]) -> None:
     # The pool's time ends a request here, and not the caller's: that leaves the daemon's reply a tenth of a second
-    askers = ask(Made(SERVE.format("pass"), pool={"orphan_ttl": 2.0}))
+    askers = ask(CauseSetup(SERVE.format("pass"), pool={"orphan_ttl": 2.0}))
     pool, cause = askers.pool, causes()[REFUSED]
     # Room for the reply queue of one caller at a time
     pool.broker.management.put("vhost-limits", pool.vhost, "max-queues", body={"value": len(pool.queues()) + 1})
@@ -140,9 +140,11 @@ def test_each_who_asks_reads_that_the_broker_refuses_the_queue(ask: Callable[[Ma
 
 
 @pytest.mark.full
-def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[Made], Askers], tmp_path: Path) -> None:
+def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[CauseSetup], Askers], tmp_path: Path) -> None:
     work = tmp_path / "work"
-    askers = ask(Made(SERVE.format(f"while os.path.exists({str(work)!r}): time.sleep(0.1)"), pool={"message_ttl": 2.0}))
+    askers = ask(
+        CauseSetup(SERVE.format(f"while os.path.exists({str(work)!r}): time.sleep(0.1)"), pool={"message_ttl": 2.0})
+    )
     # Given a worker, which then is busy
     until(lambda: askers.in_python(b"x", PATIENCE_SECONDS) == ["answer b''"], what="a worker")
     work.touch()
@@ -159,7 +161,7 @@ def test_each_who_asks_reads_that_no_worker_was_free(ask: Callable[[Made], Asker
 
 
 @dataclass
-class Moved(Pool):
+class MovedPool(Pool):
     """A pool whose programs reach the broker at another port."""
 
     port: int = 0
@@ -194,7 +196,7 @@ async def test_each_who_asks_reads_that_the_broker_is_away(make_pool: MakePool, 
     pool = await asyncio.to_thread(make_pool)
     events = await asyncio.to_thread(Events, pool)
     async with TcpProxy(pool.broker.amqp_port) as proxy:
-        way = Moved(pool.broker, pool.vhost, pool.settings, pool.users, pool.passwords, port=proxy.port)
+        way = MovedPool(pool.broker, pool.vhost, pool.settings, pool.users, pool.passwords, port=proxy.port)
         daemon = await asyncio.to_thread(make_daemon, way)
         askers = Askers(way, daemon, events)
         async with AsyncClient(way.client_uri, "core", timeout=2.0) as client:

@@ -17,7 +17,7 @@ from osrdyne_jobs.commands import create
 from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_pipeline.source import consumer
 from testbed.broker import Broker
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.in_time import Late, seconds_of
 from testbed.peer import make_request_queue
 from testbed.pool import DaemonProcess, Pool
@@ -40,7 +40,7 @@ BLOCKED = r"takes no messages in its alarm \(low on disk"
 
 
 @dataclass(frozen=True)
-class Said:
+class ExpectedEnd:
     """How a command ends in an alarm, and what it says."""
 
     code: int
@@ -51,21 +51,21 @@ class Said:
 #: Those that publish, and those that only ask: the broker answers these in an alarm. `dev` runs until Ctrl-C.
 IN_AN_ALARM = {
     # The broker takes the first message of a connection, and confirms it.
-    "call": Said(1, r"is in an alarm \(low on disk\)"),
-    "call (cast)": Said(0, ""),
-    "jobs create (broker)": Said(0, rf"is registered; redo casts it \(.*{BLOCKED}"),
-    "lint": Said(0, ""),
-    "pipeline ingest": Said(0, "0 new events"),
-    "pipeline run": Said(0, "0 new events"),
-    "poison list": Said(0, "42-0"),
-    "poison show": Said(1, "1"),
+    "call": ExpectedEnd(1, r"is in an alarm \(low on disk\)"),
+    "call (cast)": ExpectedEnd(0, ""),
+    "jobs create (broker)": ExpectedEnd(0, rf"is registered; redo casts it \(.*{BLOCKED}"),
+    "lint": ExpectedEnd(0, ""),
+    "pipeline ingest": ExpectedEnd(0, "0 new events"),
+    "pipeline run": ExpectedEnd(0, "0 new events"),
+    "poison list": ExpectedEnd(0, "42-0"),
+    "poison show": ExpectedEnd(1, "1"),
     # There is no such entry.
-    "poison bury": Said(1, "1"),
+    "poison bury": ExpectedEnd(1, "1"),
     # Its connection, and so its lock, stays until the broker sends it two heartbeats in vain.
-    "poison replay": Said(2, BLOCKED),
-    "pool apply": Said(0, ""),
-    "pool diff": Said(0, ""),
-    "pool remove": Said(2, "messages would be lost"),
+    "poison replay": ExpectedEnd(2, BLOCKED),
+    "pool apply": ExpectedEnd(0, ""),
+    "pool diff": ExpectedEnd(0, ""),
+    "pool remove": ExpectedEnd(2, "messages would be lost"),
 }
 
 #: Those that have more to do than to wait: they take that long on a broker that is well, too.
@@ -103,7 +103,7 @@ def pool(private_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return made
 
 
-async def ended(command: str, folder: Path, addresses: Addresses, seconds: float) -> tuple[Done, str]:
+async def ended(command: str, folder: Path, addresses: Addresses, seconds: float) -> tuple[CommandResult, str]:
     done = await run_in_time(command, folder, addresses, seconds)
     assert "Traceback" not in done.err
     return done, done.out.decode() + done.err

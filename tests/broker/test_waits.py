@@ -17,7 +17,7 @@ from osrdyne_calls.waits import Wait
 from osrdyne_client import AsyncClient, CallTimeout, Client, OsrdyneError
 from osrdyne_worker import Request, WorkerEnvironment, serve
 from testbed.broker import Broker
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.in_time import command_in_time, in_time
 from testbed.outages import moved
 from testbed.peer import make_request_queue
@@ -150,7 +150,7 @@ def environment_of(pool: Pool, way: Way) -> WorkerEnvironment:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-async def command(uri: str, *words: str, timeout: float) -> Done:
+async def command(uri: str, *words: str, timeout: float) -> CommandResult:
     variables = {"OSRDYNE_CLIENT_URI": uri, "OSRDYNE_OPERATOR_URI": uri}
     alone = partial(osrdyne, *words, "--pool", "core", variables=dict.fromkeys(variables, NOBODY.broker))
     return await command_in_time([*words, "--pool", "core"], variables, timeout, alone=alone)
@@ -179,7 +179,7 @@ async def test_each_command_on_the_inventory_gives_up_after_ten_seconds(
 # --- a broker of the test's own -----------------------------------------------------------------------------------
 
 
-class Ill:
+class IllBroker:
     """A broker that is ill and gets well."""
 
     def __init__(self, broker: Broker) -> None:
@@ -211,7 +211,7 @@ class Ill:
 
 @asynccontextmanager
 async def ill(broker: Broker, fault: str) -> AsyncIterator[None]:
-    made = Ill(broker)
+    made = IllBroker(broker)
     await made.begin(fault)
     try:
         yield
@@ -274,7 +274,7 @@ async def test_a_daemon_says_that_it_is_not_ready_in_an_alarm_and_is_ready_after
 ) -> None:
     daemon = await asyncio.to_thread(make_daemon, Pool.on(private_broker, "/"))
 
-    def status() -> Done:
+    def status() -> CommandResult:
         return osrdyne("status", "--url", daemon.url)
 
     assert (await asyncio.to_thread(status)).code == 0

@@ -26,12 +26,12 @@ from osrdyne_relay.errors import (
     UnreadableResponse,
 )
 from osrdyne_relay.messages import LOOK_PULSE, Request, Response, pulse
-from osrdyne_relay.node import News, Node
+from osrdyne_relay.node import Node, Wakeup
 from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.records import RequestHeader, ResponseHeader
 from osrdyne_relay.redis.transactions import CallerView, EnterView
 from osrdyne_relay.streams.base import StoredStream
-from osrdyne_relay.time_rules import Looks, PeerWatch
+from osrdyne_relay.time_rules import LookSchedule, PeerWatch
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
@@ -85,7 +85,7 @@ class Call:
         self._pickup_timeout = pickup_timeout
         self._timeout = timeout
         self._streams: list[str] = []
-        self._news = News()
+        self._news = Wakeup()
         self._phase = _Phase.NEW
         self._wish = _Wish.RESPONSE
         #: A response that came by a pulse.
@@ -185,7 +185,7 @@ class Call:
 
     async def _run(self) -> Response:
         node = self._node
-        self._looks = Looks(node.timings.look_first, node.timings.beat_every, self._began)
+        self._looks = LookSchedule(node.timings.look_first, node.timings.beat_every, self._began)
         node.calls[self.id] = self
         try:
             await self._enter()

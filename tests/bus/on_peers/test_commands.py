@@ -20,7 +20,7 @@ from osrdyne_bus.aio import AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.messages.wire import BusRequest
 from testbed import proton
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.mesh.router import Router, mesh
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE_SECONDS, until_async
@@ -37,7 +37,7 @@ def maps(**more: object) -> list[Endpoint]:
     return [made]
 
 
-async def bus(*words: str, uri: str) -> Done:
+async def bus(*words: str, uri: str) -> CommandResult:
     return await asyncio.to_thread(osrdyne, "bus", *words, variables={"OSRDYNE_BUS_URI": uri})
 
 

@@ -36,7 +36,7 @@ AIO, THREADS = "osrdyne_bus.aio", "osrdyne_bus.threads"
 
 
 @dataclass
-class Used:
+class UsedBus:
     """What a program has of a bus, as its peer is lost."""
 
     bus: AsyncBus
@@ -65,7 +65,7 @@ def request(_: str, reply_to: str) -> Envelope:
 
 
 #: By method: how it is asked, and for how many seconds it may wait.
-ASKS: dict[str, tuple[Callable[[Used], Awaitable[Any]], float]] = {
+ASKS: dict[str, tuple[Callable[[UsedBus], Awaitable[Any]], float]] = {
     "AsyncBus.send": (lambda used: used.bus.send(address, Envelope(), SHORT_SECONDS), SHORT_SECONDS),
     "AsyncBus.reply": (lambda used: used.bus.reply(Envelope(to="/queues/q"), SHORT_SECONDS), SHORT_SECONDS),
     "AsyncBus.call": (lambda used: used.bus.call(address, request, SHORT_SECONDS), SHORT_SECONDS),
@@ -81,7 +81,7 @@ ASKS: dict[str, tuple[Callable[[Used], Awaitable[Any]], float]] = {
     "AsyncBusServer.stop": (lambda used: used.server.stop(), SHORT_SECONDS),
 }
 #: Those that begin to receive.
-BEGINNINGS: dict[str, Callable[[Used], Awaitable[Any]]] = {
+BEGINNINGS: dict[str, Callable[[UsedBus], Awaitable[Any]]] = {
     "AsyncBus.subscribe": lambda used: used.bus.subscribe(address, 1, lambda _: None, timeout=SHORT_SECONDS),
     "AsyncBusListener.start": lambda used: AsyncBusListener(used.bus, MAPS, print).start(SHORT_SECONDS),
     "AsyncBusServer.start": lambda used: AsyncBusServer(used.bus, N, endpoint()).start(SHORT_SECONDS),
@@ -158,7 +158,7 @@ async def test_what_is_asked_of_a_bus_ends_in_its_time_and_with_it(private_broke
         await server.start()
         await listener.start()
         subscription = await bus.subscribe(lambda scheme: scheme.shared(OTHER), 1, lambda _: None)
-        used = Used(bus, AsyncBusClient(bus), server, listener, subscription)
+        used = UsedBus(bus, AsyncBusClient(bus), server, listener, subscription)
         await used.client.call(N, "echo")
         async with broken(private_broker, proxy, fault):
             await until_async(lambda: bus.is_connected is (fault != "away"))

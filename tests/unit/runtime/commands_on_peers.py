@@ -16,7 +16,7 @@ from pathlib import Path
 from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.job_types import JobType
 from osrdyne_runtime.settings_text import to_toml
-from testbed.command_line import Done, osrdyne
+from testbed.command_line import CommandResult, osrdyne
 from testbed.in_time import command_in_time
 
 #: Seconds that commands are given here. PostgreSQL's library takes no less than two.
@@ -98,7 +98,7 @@ class Waits:
 NOBODY = Addresses.at(1)
 
 
-async def run_in_time(command: str, at: Path, addresses: Addresses, seconds: float) -> Done:
+async def run_in_time(command: str, at: Path, addresses: Addresses, seconds: float) -> CommandResult:
     """Run a command of `WAITS` on its peer; check that it takes its seconds, one, and what it takes on no peer."""
     alone = at / "alone"
     alone.mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ from osrdyne_calls.handling import Outcome
 from osrdyne_calls.runners import InExecutor, InThreads, is_async
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.forks import OwnerProcess
 
 log = log_lines.logger(__name__)
 
@@ -61,7 +61,7 @@ class Consumer(ABC):
         self._subscriptions: list[KeptSubscription] = []
         self._stopping = False
         #: Where it was started.
-        self._home: Home | None = None
+        self._home: OwnerProcess | None = None
         #: Whether messages are settled before their handlers begin.
         self._settles_at_start = False
 
@@ -86,7 +86,7 @@ class Consumer(ABC):
             return max(deadline - loop.time(), LEAST_SECONDS)
 
         self._started = True
-        self._home = Home()
+        self._home = OwnerProcess()
         self._stopping = False
         try:
             for address in addresses:
