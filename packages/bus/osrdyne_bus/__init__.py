@@ -35,8 +35,6 @@ from osrdyne_bus.errors import (
     UnsendableMessage,
 )
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_calls.errors import NoFreeSlot, RemoteError
-from osrdyne_protocol.errors import InvalidTimeout, OtherProcess
 
 __all__ = [
     "DottedNames",
@@ -46,19 +44,15 @@ __all__ = [
     "DeliveryFailure",
     "DeliveryRejected",
     "InvalidTarget",
-    "InvalidTimeout",
     "LinkRefused",
     "LoginRefused",
     "MessageTooLarge",
     "MessagingError",
     "MessagingTimeout",
-    "NoFreeSlot",
-    "OtherProcess",
     "OutcomeUnknown",
     "PeerLost",
     "Priority",
     "RabbitMQ",
-    "RemoteError",
     "RepliesLost",
     "Routable",
     "SCHEMES",

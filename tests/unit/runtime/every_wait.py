@@ -56,7 +56,7 @@ LIBRARIES = (
 CHANNEL = "unit/amqp/test_silent_broker::test_what_is_asked_of_a_silent_broker_ends_in_time"
 CALLS = f"{BROKER}a_call_a_cast_and_the_end_of_a_client_take_their_time_and_no_more"
 THREADS = f"{BROKER}the_same_holds_for_threads"
-NODE = f"{RELAY}each_operation_of_a_node_whose_redis_stands_still_ends_in_time"
+NODE = f"{RELAY}each_operation_of_a_node_whose_redis_is_lost_ends_in_time"
 NODE_CALL = f"{PEERS}a_call_to_a_node_that_does_not_answer_ends_in_its_time"
 #: By method: the test of its waits. Beginnings and ends by statements are those of `open` and `close`.
 METHODS = {
