@@ -154,7 +154,7 @@ def _line(step: str, outcome: dict[str, Any]) -> str:
 def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
     """End what takes longer, as Ctrl-C would; and the process, where that does not help within `GRACE_SECONDS`.
 
-    The signal is SIGALRM: a job that a shell's script starts in the background ignores SIGINT.
+    The signal is SIGUSR1: a job that a shell's script starts in the background ignores SIGINT.
 
     Raises `PartlyDone`. What was killed is repeated without loss by the next run, so it is safe to end the process.
     """
@@ -166,13 +166,17 @@ def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
 
     def end() -> None:
         over.set()
-        os.kill(os.getpid(), signal.SIGALRM)
+        os.kill(os.getpid(), number)
         if not ended.wait(GRACE_SECONDS):
             complain(str(say()))
             os._exit(CANNOT)
 
     ended = threading.Event()
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    # A handler can be set in the main thread only, where the program runs its commands.
+    number = signal.SIGINT
+    if threading.current_thread() is threading.main_thread():
+        number = signal.SIGUSR1
+        signal.signal(number, signal.default_int_handler)
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
@@ -185,4 +189,3 @@ def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
     finally:
         timer.cancel()
         ended.set()
-        signal.signal(signal.SIGALRM, before)

@@ -204,7 +204,8 @@ def _interrupted(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.interrupt()
         raise KeyboardInterrupt
 
-    signals = (signal.SIGINT, signal.SIGALRM) if threading.current_thread() is threading.main_thread() else ()
+    # The time limit of a run comes as SIGUSR1.
+    signals = (signal.SIGINT, signal.SIGUSR1) if threading.current_thread() is threading.main_thread() else ()
     handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
     for number in handled:
         signal.signal(number, interrupt)
