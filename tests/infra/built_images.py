@@ -26,11 +26,16 @@ class Recipe:
     parts: tuple[str, ...]
     tree: Path = steps.ROOT
     commit: str = ""
+    #: What else of the packages is installed in it.
+    more: str = ""
 
 
 #: What writes the bill of materials in an image, and the licence.
 BILL = ("LICENSE", "tools/cyclonedx.py", "tools/image_bill.py")
 DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("packages", "daemon", *BILL))
+PIPELINE = Recipe(
+    "osrdyne.invalid/osrdyne-pipeline:test", "Dockerfile", ("packages", "daemon", *BILL), more="./packages/pipeline"
+)
 AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("packages", "examples", *BILL))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3
@@ -58,7 +63,7 @@ def archives(*recipes: Recipe) -> list[Path]:
 
 
 def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
-    engine.build(recipe.name, recipe.file, recipe.tree)
+    engine.build(recipe.name, recipe.file, recipe.tree, recipe.more)
     part = target.with_suffix(".part")
     try:
         engine("save", "--output", str(part), recipe.name)
