@@ -1,4 +1,4 @@
-"""The pipeline of one pool: a CronJob, the settings and the Secret that it reads, and the volume that it keeps.
+"""The pipeline of one pool: a CronJob, the settings and the Secret that it reads, and the volume where it keeps tables.
 
 One run at a time. What was killed is repeated by the next run without loss, so a failed pod is not tried again before.
 """
@@ -55,25 +55,26 @@ class PipelineCronJob(pulumi.ComponentResource):
     ) -> None:
         super().__init__("osrdyne:kubernetes:PipelineCronJob", place.own(pool.name), None, inside(parent))
         name = f"{pool.name}-pipeline"
-        made = [
+        made: list[pulumi.Resource] = [
             kubernetes.core.v1.ConfigMap(
                 place.own(name),
                 metadata=place.metadata(name),
                 data={"settings.toml": to_toml({"pool": pool_table(pool)})},
                 opts=part(self),
             ),
-            secret(name, {"pipeline.uri": address}, place, part(self)),
-            self._volume(name, given, place),
+            secret(name, {"pipeline.uri": address, **_keys(given)}, place, part(self)),
         ]
         volumes = [
             replicated.config_map("settings", name),
-            replicated.secret("credentials", name),
-            core.VolumeArgs(
-                name="lake", persistent_volume_claim=core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
-            ),
+            # The keys of a bucket are variables, and nothing reads them as files.
+            replicated.secret("credentials", name, "pipeline.uri"),
             *(replicated.config_map("broker", file) for file in authority.values()),
         ]
-        run = _run(pool.name, given, authority)
+        if not given.lake:
+            made.append(self._volume(name, given, place))
+            claim = core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
+            volumes.append(core.VolumeArgs(name="lake", persistent_volume_claim=claim))
+        run = _run(pool.name, name, given, authority)
         pod = replicated.pod(labels(pool.name), [run], volumes, once=True, scratch=SCRATCH_SIZE)
         kubernetes.batch.v1.CronJob(
             place.own(name),
@@ -114,15 +115,30 @@ class PipelineCronJob(pulumi.ComponentResource):
         )
 
 
-def _run(pool: str, given: PipelinePlace, authority: Mapping[str, str]) -> core.ContainerArgs:
+def _keys(given: PipelinePlace) -> dict[str, pulumi.Output[str]]:
+    """Return the keys of the bucket, by the variables that have them."""
+    if not given.s3_access_key:
+        return {}
+    keys = {"AWS_ACCESS_KEY_ID": given.s3_access_key, "AWS_SECRET_ACCESS_KEY": given.s3_secret_key}
+    return {name: pulumi.Output.secret(key) for name, key in keys.items()}
+
+
+def _run(pool: str, secret_name: str, given: PipelinePlace, authority: Mapping[str, str]) -> core.ContainerArgs:
     options = {
         "--pool": pool,
-        "--lake": LAKE,
+        "--lake": given.lake or LAKE,
         "--uri-file": f"{CREDENTIALS}/pipeline.uri",
         "--settings": f"{SETTINGS}/settings.toml",
         "--memory": given.memory,
         "--time-limit": str(given.time_limit),
     }
     words = ["osrdyne", "pipeline", "run", *(word for option in options.items() for word in option)]
-    places = {SETTINGS: "settings", CREDENTIALS: "credentials", LAKE: "lake", **dict.fromkeys(authority, "broker")}
-    return replicated.container("pipeline", given.image, given, words, places)
+    places = {SETTINGS: "settings", CREDENTIALS: "credentials", **dict.fromkeys(authority, "broker")}
+    if not given.lake:
+        places[LAKE] = "lake"
+    store = {"AWS_ENDPOINT_URL": given.s3_endpoint, "AWS_REGION": given.s3_region}
+    variables = [core.EnvVarArgs(name=name, value=value) for name, value in store.items() if value]
+    for name in _keys(given):
+        key = core.SecretKeySelectorArgs(name=secret_name, key=name)
+        variables.append(core.EnvVarArgs(name=name, value_from=core.EnvVarSourceArgs(secret_key_ref=key)))
+    return replicated.container("pipeline", given.image, given, words, places, env=variables or None)
