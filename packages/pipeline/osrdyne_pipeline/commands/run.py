@@ -132,7 +132,9 @@ class _Done:
 def _line(step: str, outcome: dict[str, Any]) -> str:
     """Return what a person is told of a step."""
     if step == "ingest":
-        return f"{outcome['events']:,} new events, {outcome['rejects']:,} rejects"
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in sorted(outcome["reasons"].items()))
+        rejects = f"{outcome['rejects']:,} rejects"
+        return f"{outcome['events']:,} new events, {f'{rejects} ({reasons})' if reasons else rejects}"
     if step == "tables":
         return f"{outcome['rows']['silver/requests']:,} requests of {outcome['rows']['bronze']:,} events"
     if step == "report":
