@@ -13,9 +13,10 @@ import pytest
 
 from testbed.broker import Broker
 from testbed.kubernetes.cluster import Cluster
+from testbed.s3.server import BUCKET, S3Server
 from testbed.waiting import until
 from tests.infra.built_images import PIPELINE, archives
-from tests.infra.clustered import RESOURCES, OnCluster, on_cluster
+from tests.infra.clustered import FLIGHTS, RESOURCES, OnCluster, on_cluster
 
 # The first of them may have to wait for the cluster and the images.
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
@@ -25,6 +26,13 @@ DISK = "disk-of-a-pipeline"
 NAME = "core-pipeline"
 #: Of the pods.
 USER = 65532
+QUESTION = b'{"question": "likely-delay", "at": "2013-12-21T17:30", "origin": "JFK"}'
+
+
+@pytest.fixture
+def bucket() -> Iterator[S3Server]:
+    with S3Server() as own:
+        yield own
 
 
 @pytest.fixture
@@ -33,6 +41,8 @@ def stack(cluster: Cluster, brokers: Callable[[str], Broker], tmp_path: Path) ->
     for archive in archives(PIPELINE):
         cluster.load_archive(archive)
     made = on_cluster(cluster, brokers("4.3"), tmp_path / "project", "staging")
+    # Other peers may leave out the time of an event, and such an event is rejected
+    made.values["workers"] = {"core": FLIGHTS}
     made.values["pipeline"] = {
         "image": PIPELINE.name,
         "resources": {**RESOURCES, "limits": {"memory": "1Gi"}},
@@ -83,36 +93,64 @@ def run(stack: OnCluster, job: str) -> str:
     return said
 
 
-def test_a_run_of_the_cron_job_reads_the_events_and_the_page_is_there(stack: OnCluster) -> None:
+def counted(said: str) -> tuple[int, int, int]:
+    """New events of a run that took every event, and requests and events of the tables."""
+    taken = re.search(r"^ingest: (\d+) new events, 0 rejects$", said, re.MULTILINE)
+    made = re.search(r"^tables: (\d+) requests of (\d+) events$", said, re.MULTILINE)
+    assert taken, said
+    assert made, said
+    return int(taken[1]), int(made[1]), int(made[2])
+
+
+def ask(stack: OnCluster, times: int) -> None:
+    with stack.client("core") as client:
+        for _ in range(times):
+            assert client.ask("JFK", QUESTION, timeout=120).status == "ok"
+
+
+def test_runs_of_the_cron_job_take_every_event_and_publish_the_page(stack: OnCluster, bucket: S3Server) -> None:
     stack.must_up()
     stack.settled("core")
-    with stack.client("core") as client:
-        for number in range(3):
-            sent = client.send("JFK", b"hello %d" % number)
-            assert client.wait(sent)
+    ask(stack, 3)
 
     first = run(stack, "first")
 
-    found = re.search(r"^ingest: (\d+) new events, \d+ rejects$", first, re.MULTILINE)
-    assert found, first
-    assert int(found[1]) > 0
+    new, requests, events = counted(first)
+    assert (new, requests) == (events, 3)
     assert "report: /var/lib/osrdyne/lake/core/report.html" in first
-    # And the next one reads what came since, and nothing twice
+    # The next one reads what came since, and nothing twice
+    ask(stack, 2)
     second = run(stack, "second")
-    requests = re.search(r"^tables: (\d+) requests of (\d+) events$", second, re.MULTILINE)
-    assert requests, second
-    assert int(requests[1]) > 0
-    again = re.search(r"^ingest: (\d+) new events", second, re.MULTILINE)
-    assert again
-    assert int(requests[2]) == int(found[1]) + int(again[1])
+    more, requests, after = counted(second)
+    assert (events + more, requests) == (after, 5)
     # The page is on the volume, and of this pool
     page = (stack.cluster.directory / DISK / "core/report.html").read_text()
     assert "JFK" in page
 
+    # In a bucket in place of the volume, the page is an object
+    port = int(bucket.endpoint.rpartition(":")[2])
+    stack.cluster.forward(port)
+    place = {"lake": f"s3://{BUCKET}/analytics", "s3_endpoint": f"http://{stack.cluster.gateway}:{port}"}
+    without = ("storage", "storage_class")
+    given = {name: value for name, value in stack.values["pipeline"].items() if name not in without}
+    key = bucket.secret_key_file.read_text().strip()
+    stack.more_secrets = {
+        "pipeline_s3_access_key": bucket.access_key_file.read_text().strip(),
+        "pipeline_s3_secret_key": key,
+    }
+    stack.change(pipeline={**given, **place})
+    third = run(stack, "third")
+    new, requests, everything = counted(third)
+    assert (new, requests) == (everything, 5)
+    assert everything >= after
+    assert f"report: {place['lake']}/core/report.html" in third
+    assert "JFK" in (bucket.bucket / "analytics/core/report.html").read_text()
+
     # No password is where it need not be
     word = stack.project.outputs()["addresses"]["core"]["pipeline"].split("@")[0].rpartition(":")[2]
     kinds = "pods,jobs,cronjobs,configmaps,events"
-    said = first + second + stack.cluster.kubectl("-n", stack.namespace("core"), "get", kinds, "-o", "yaml")
+    said = first + second + third + stack.cluster.kubectl("-n", stack.namespace("core"), "get", kinds, "-o", "yaml")
     assert NAME in said
     assert word not in said
+    assert key not in said
     assert stack.must_up("--expect-no-changes").code == 0
