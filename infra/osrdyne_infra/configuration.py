@@ -42,6 +42,8 @@ HIDDEN = (
     "admin_password",
     "jobs_admin_password",
     "kubeconfig",
+    "pipeline_s3_access_key",
+    "pipeline_s3_secret_key",
     "relay_key",
     "relay_s3_access_key",
     "relay_s3_secret_key",
@@ -65,6 +67,8 @@ EXAMPLES: Mapping[str, str] = {
     "jobs_admin_password": "pulumi config set --secret jobs_admin_password",
     "relay": "osrdyne:relay: {redis: {image: 'redis:7.4'}, settings: {serve: {plain_http: true}}, pools: [core]}",
     "pipeline": "osrdyne:pipeline: {image: 'registry.example/osrdyne-pipeline:0.1.0', pools: [core], storage: 10Gi}",
+    "pipeline_s3_access_key": "pulumi config set --secret pipeline_s3_access_key",
+    "pipeline_s3_secret_key": "pulumi config set --secret pipeline_s3_secret_key",
     "relay_key": "pulumi config set --secret relay_key < FILE",
     "relay_s3_access_key": "pulumi config set --secret relay_s3_access_key",
     "relay_s3_secret_key": "pulumi config set --secret relay_s3_secret_key",
@@ -267,14 +271,23 @@ def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | No
 
 
 def _pipeline(values: Mapping[str, str], pools: tuple[str, ...]) -> PipelinePlace | None:
+    keys = ("pipeline_s3_access_key", "pipeline_s3_secret_key")
     if "pipeline" not in values:
+        _check_none(values, keys, without="pipeline")
         return None
     found: PipelinePlace = _checked(values, "pipeline", partial(checks.read, PipelinePlace))
     for number, pool in enumerate(found.pools):
         if pool not in pools:
             problem = f"{pool!r} is not a pool of this stack; its pools are {', '.join(pools)}"
             raise ConfigurationError(f"{NAMESPACE}:pipeline.pools[{number}]", problem, EXAMPLES["pipeline"])
-    return found
+    for name, other in (keys, keys[::-1]):
+        if name in values and not found.lake:
+            problem = "is for a lake in an object store: give osrdyne:pipeline.lake, too"
+            raise ConfigurationError(f"{NAMESPACE}:{name}", problem, "osrdyne:pipeline: {lake: 's3://BUCKET/PREFIX'}")
+        if name in values and other not in values:
+            raise ConfigurationError(f"{NAMESPACE}:{other}", "is missing; a key has two parts", EXAMPLES[other])
+    given = {name.removeprefix("pipeline_"): values.get(name, "") for name in keys}
+    return found.model_copy(update=given)
 
 
 def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: PoolCluster | None) -> JobsPlace | None:

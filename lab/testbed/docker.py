@@ -135,9 +135,11 @@ class Docker:
             package_sources.certificates(Path(overlay))
             return self._image("python", root, Path(overlay), WORKER_IMAGE[-1:], *WORKER_WITHOUT)
 
-    def build(self, image: str, file: str, folder: Path) -> None:
-        """Builds the image of a Dockerfile of a folder on `python()`."""
+    def build(self, image: str, file: str, folder: Path, more: str = "") -> None:
+        """Builds the image of a Dockerfile of a folder on `python()`, with `more` of the packages where it is asked."""
         where = ["--file", str(folder / file), str(folder)]
+        if more:
+            where[:0] = ["--build-arg", f"MORE={more}"]
         # Packages come as they come to this machine, by its own network.
         self("build", "--network", "host", "--build-arg", f"BASE={self.python()}", "--tag", image, *where)
 

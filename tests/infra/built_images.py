@@ -10,7 +10,7 @@ import hashlib
 import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import steps
@@ -26,11 +26,15 @@ class Recipe:
     parts: tuple[str, ...]
     tree: Path = steps.ROOT
     commit: str = ""
+    #: What else of the packages is installed in it.
+    more: str = ""
 
 
 #: What writes the bill of materials in an image, and the licence.
 BILL = ("LICENSE", "tools/cyclonedx.py", "tools/image_bill.py")
 DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("packages", "daemon", *BILL))
+#: That of the pipeline, on a volume or in an object store.
+PIPELINE = replace(DAEMON, name="osrdyne.invalid/osrdyne-pipeline:test", more="./packages/pipeline[s3]")
 AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("packages", "examples", *BILL))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3
@@ -58,7 +62,7 @@ def archives(*recipes: Recipe) -> list[Path]:
 
 
 def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
-    engine.build(recipe.name, recipe.file, recipe.tree)
+    engine.build(recipe.name, recipe.file, recipe.tree, recipe.more)
     part = target.with_suffix(".part")
     try:
         engine("save", "--output", str(part), recipe.name)
@@ -68,7 +72,7 @@ def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
 
 
 def _digest(recipe: Recipe) -> str:
-    summed = hashlib.sha256(f"{Path(docker.python_root()).name}{recipe.commit}".encode())
+    summed = hashlib.sha256(f"{Path(docker.python_root()).name}{recipe.commit}{recipe.more}".encode())
     if recipe.commit:
         return summed.hexdigest()[:12]
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *recipe.parts]

@@ -20,6 +20,8 @@ from tests.infra.test_kubernetes_declared import ALL_OF_IT, changed, reach, writ
 pytestmark = [pytest.mark.xdist_group("declared")]
 
 GIVEN: dict[str, Any] = {"image": "osrdyne.invalid/pipeline:1", "pools": ["core"], "time_limit": 600}
+STORE = {"lake": "s3://analytics/osrdyne", "s3_endpoint": "https://s3.invalid:9000", "s3_region": "eu-1"}
+KEYS = {"pipeline_s3_access_key": "hidden-id", "pipeline_s3_secret_key": "hidden-key"}
 POOLS = [{"name": "core", "unbind_delay": 42}, {"name": "other"}]
 
 
@@ -107,6 +109,59 @@ def test_a_pipeline_reaches_the_broker_and_nothing_else() -> None:
     assert ("NetworkPolicy", "other-pipeline") not in found.objects
 
 
+def test_in_an_object_store_a_run_has_its_keys_and_no_volume() -> None:
+    given = settings(**ALL_OF_IT, pipeline={**GIVEN, **STORE}, **KEYS)
+
+    found = declaring.pools(given)
+
+    assert ("PersistentVolumeClaim", "core-pipeline") not in found.objects
+    spec = found.objects["CronJob", "core-pipeline"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    words = container["command"]
+    assert words[words.index("--lake") + 1] == STORE["lake"]
+    assert {mount["name"] for mount in container["volumeMounts"] if not mount["readOnly"]} == {"tmp"}
+    variables = {variable["name"]: variable for variable in container["env"]}
+    assert variables["AWS_ENDPOINT_URL"]["value"] == STORE["s3_endpoint"]
+    assert variables["AWS_REGION"]["value"] == STORE["s3_region"]
+    texts = found.texts("core-pipeline")
+    for variable, setting in (("AWS_ACCESS_KEY_ID", "access_key"), ("AWS_SECRET_ACCESS_KEY", "secret_key")):
+        key = variables[variable]["valueFrom"]["secretKeyRef"]
+        assert key["name"] == "core-pipeline"
+        assert texts[key["key"]] == KEYS[f"pipeline_s3_{setting}"]
+    # No file has them
+    [credentials] = [volume for volume in spec["volumes"] if volume["name"] == "credentials"]
+    assert [item["key"] for item in credentials["secret"]["items"]] == ["pipeline.uri"]
+    # It reaches the store, whose address a policy cannot name
+    policy = found.objects["NetworkPolicy", "core-pipeline"]["spec"]
+    assert reach(policy) == {"everywhere:53", "10.1.0.0/16:5672", "everywhere:9000"}
+
+
+def test_without_keys_the_store_knows_the_pod() -> None:
+    found = declaring.pools(settings(pipeline={**GIVEN, "lake": "s3://analytics"}))
+
+    [container] = found.objects["CronJob", "core-pipeline"]["spec"]["jobTemplate"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert not container.get("env")
+    assert set(found.texts("core-pipeline")) == {"pipeline.uri"}
+
+
+@pytest.mark.parametrize(
+    "keys, lake, where, said",
+    [
+        (KEYS, {}, "pipeline_s3_access_key", "pipeline.lake"),
+        ({"pipeline_s3_secret_key": "b"}, STORE, "pipeline_s3_access_key", "has two parts"),
+        ({"pipeline_s3_access_key": "a"}, STORE, "pipeline_s3_secret_key", "has two parts"),
+    ],
+)
+def test_keys_of_a_bucket_that_do_not_fit_are_named(
+    keys: dict[str, str], lake: dict[str, str], where: str, said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        settings(pipeline={**GIVEN, **lake}, **keys)
+    assert caught.value.path == f"osrdyne:{where}"
+
+
 @pytest.mark.parametrize(
     "wrong, where, said",
     [
@@ -116,6 +171,9 @@ def test_a_pipeline_reaches_the_broker_and_nothing_else() -> None:
         ({"time_limit": 5}, "pipeline.time_limit", "60 or more"),
         ({"storage": "big"}, "pipeline.storage", "is not an amount"),
         ({"every": "day"}, "pipeline.every", "known are"),
+        ({"lake": "/mnt/lake"}, "pipeline.lake", "give s3://BUCKET/PREFIX, or none for a volume"),
+        ({"s3_region": "eu-1"}, "pipeline.s3_region", "give `lake`, too"),
+        ({"lake": "s3://bucket", "storage": "1Gi"}, "pipeline.storage", "leave it out"),
     ],
 )
 def test_what_is_wrong_with_a_pipeline_is_named(wrong: dict[str, Any], where: str, said: str) -> None:

@@ -25,6 +25,8 @@ HIDDEN = {
     "admin_password": "hidden-word",
     "jobs_admin_password": "hidden-admin",
     "kubeconfig": "hidden-kubeconfig",
+    "pipeline_s3_access_key": "hidden-pipeline",
+    "pipeline_s3_secret_key": "hidden-of-pipeline",
     "relay_key": "hidden-key",
     "relay_s3_access_key": "hidden-access",
     "relay_s3_secret_key": "hidden-secret",
@@ -57,8 +59,9 @@ def test_no_part_of_a_stack_of_pools_shows_a_secret(tmp_path: Path) -> None:
         "certificate": str(tmp_path / "node.pem"),
         "settings": {"streams": {"s3": s3}},
     }
+    pipeline = {"image": "osrdyne.invalid/pipeline:1", "lake": "s3://analytics"}
     workers = {"other": {**WHOLE["workers"]["other"], "autoscaling": "keda"}}
-    given = settings(**{**JOBS, **RELAY, "workers": workers, "relay": relay, **HIDDEN})
+    given = settings(**{**JOBS, **RELAY, "workers": workers, "relay": relay, "pipeline": pipeline, **HIDDEN})
 
     found = declaring.pools(given)
 

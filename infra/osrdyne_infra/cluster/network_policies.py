@@ -25,12 +25,15 @@ from osrdyne_infra.configuration import BrokerAddress
 from osrdyne_infra.jobs import redo_deployment
 from osrdyne_infra.ordering import inside
 from osrdyne_infra.pipeline import cron_job
+from osrdyne_infra.pipeline.settings import PipelinePlace
 from osrdyne_infra.pool import daemon_deployment
 from osrdyne_infra.pool.config import STATUS_PORT
 from osrdyne_infra.relay.settings import NODES, PORT, REDIS, REDIS_PORT
 
 #: Ports of addresses that name none.
 PORTS = {"amqp": 5672, "amqps": 5671, "http": 80, "https": 443}
+#: Where an object store is that the settings give no address of.
+AMAZON = "https://s3.amazonaws.com"
 #: An API server's port at its Service, and its usual own one: policies see either.
 API_SERVER_PORTS = (443, 6443)
 
@@ -39,7 +42,7 @@ class NetworkPolicies(pulumi.ComponentResource):
     """The policies of one pool, for its daemons, for redo, for its pipeline, and for all other pods of its namespace.
 
     `database_port` is that of the server that holds the pool's jobs, None for a pool without jobs. `relay` is the
-    namespace of the relay, where the pool's workers poll there; `pipeline` says whether the pool has one.
+    namespace of the relay, where the pool's workers poll there; `pipeline` is the pool's, None where it has none.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         broker: BrokerAddress,
         database_port: int | None,
         relay: str | None,
-        pipeline: bool,
+        pipeline: PipelinePlace | None,
         place: Place,
         parent: pulumi.ComponentResource,
     ) -> None:
@@ -72,10 +75,13 @@ class NetworkPolicies(pulumi.ComponentResource):
         )
         known = [of_daemon["app.kubernetes.io/name"]]
         needed = [names, _to(_peers(access.broker), amqp)]
-        if pipeline:
+        if pipeline is not None:
             of_pipeline = cron_job.labels(pool)
             known.append(of_pipeline["app.kubernetes.io/name"])
-            _policy(self, f"{pool}-pipeline", place, meta.LabelSelectorArgs(match_labels=of_pipeline), egress=[*needed])
+            # Policies know no names, so the pipeline reaches the port of its object store anywhere.
+            store = [_to(None, _port(pipeline.s3_endpoint or AMAZON))] if pipeline.lake else []
+            selector = meta.LabelSelectorArgs(match_labels=of_pipeline)
+            _policy(self, f"{pool}-pipeline", place, selector, egress=[*needed, *store])
         if database_port is not None:
             needed.append(_to(_peers(access.database), database_port))
             of_redo = redo_deployment.labels(pool)

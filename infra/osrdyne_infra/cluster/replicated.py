@@ -192,5 +192,8 @@ def config_map(volume: str, name: str) -> core.VolumeArgs:
     return core.VolumeArgs(name=volume, config_map=core.ConfigMapVolumeSourceArgs(name=name))
 
 
-def secret(volume: str, name: str) -> core.VolumeArgs:
-    return core.VolumeArgs(name=volume, secret=core.SecretVolumeSourceArgs(secret_name=name, default_mode=0o440))
+def secret(volume: str, name: str, *keys: str) -> core.VolumeArgs:
+    """Return the volume with a Secret; with `keys`, with these of it only."""
+    items = [core.KeyToPathArgs(key=key, path=key) for key in keys] or None
+    source = core.SecretVolumeSourceArgs(secret_name=name, default_mode=0o440, items=items)
+    return core.VolumeArgs(name=volume, secret=source)

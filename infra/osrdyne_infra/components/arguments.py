@@ -43,6 +43,8 @@ class PoolArguments(TypedDict, total=False):
     relay_s3_access_key: str
     relay_s3_secret_key: str
     pipeline: Table
+    pipeline_s3_access_key: str
+    pipeline_s3_secret_key: str
 
 
 class BrokerArguments(TypedDict):

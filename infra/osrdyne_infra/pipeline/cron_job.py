@@ -1,4 +1,4 @@
-"""The pipeline of one pool: a CronJob, the settings and the Secret that it reads, and the volume that it keeps.
+"""The pipeline of one pool: a CronJob, the settings and the Secret that it reads, and the volume where it keeps tables.
 
 One run at a time. What was killed is repeated by the next run without loss, so a failed pod is not tried again before.
 """
@@ -54,11 +54,15 @@ class PipelineCronJob(pulumi.ComponentResource):
     ) -> None:
         super().__init__("osrdyne:kubernetes:PipelineCronJob", place.own(pool.name), None, inside(parent))
         name = f"{pool.name}-pipeline"
-        _, read = config.of_program(name, pool, {"pipeline.uri": address}, place, self)
-        made = [*read, self._volume(name, given, place)]
-        claimed = core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
-        volumes = config.volumes(name, authority, core.VolumeArgs(name="lake", persistent_volume_claim=claimed))
-        run = _run(pool.name, given, config.places(authority, {LAKE: "lake"}))
+        _, made = config.of_program(name, pool, {"pipeline.uri": address, **_keys(given)}, place, self)
+        own: dict[str, core.VolumeArgs] = {}
+        if not given.lake:
+            made.append(self._volume(name, given, place))
+            claim = core.PersistentVolumeClaimVolumeSourceArgs(claim_name=name)
+            own[LAKE] = core.VolumeArgs(name="lake", persistent_volume_claim=claim)
+        # The keys of a bucket are variables, and nothing reads them as files.
+        volumes = config.volumes(name, authority, *own.values(), files=("pipeline.uri",))
+        run = _run(pool.name, name, given, config.places(authority, dict.fromkeys(own, "lake")))
         pod = replicated.pod(labels(pool.name), [run], volumes, once=True, scratch=SCRATCH_SIZE)
         kubernetes.batch.v1.CronJob(
             place.own(name),
@@ -99,14 +103,27 @@ class PipelineCronJob(pulumi.ComponentResource):
         )
 
 
-def _run(pool: str, given: PipelinePlace, places: Mapping[str, str]) -> core.ContainerArgs:
+def _keys(given: PipelinePlace) -> dict[str, pulumi.Output[str]]:
+    """Return the keys of the bucket, by the variables that have them."""
+    if not given.s3_access_key:
+        return {}
+    keys = {"AWS_ACCESS_KEY_ID": given.s3_access_key, "AWS_SECRET_ACCESS_KEY": given.s3_secret_key}
+    return {name: pulumi.Output.secret(key) for name, key in keys.items()}
+
+
+def _run(pool: str, secret_name: str, given: PipelinePlace, places: Mapping[str, str]) -> core.ContainerArgs:
     options = {
         "--pool": pool,
-        "--lake": LAKE,
+        "--lake": given.lake or LAKE,
         "--uri-file": f"{CREDENTIALS}/pipeline.uri",
         "--settings": f"{SETTINGS}/settings.toml",
         "--memory": given.memory,
         "--time-limit": str(given.time_limit),
     }
     words = ["osrdyne", "pipeline", "run", *(word for option in options.items() for word in option)]
-    return replicated.container("pipeline", given.image, given, words, places)
+    store = {"AWS_ENDPOINT_URL": given.s3_endpoint, "AWS_REGION": given.s3_region}
+    variables = [core.EnvVarArgs(name=name, value=value) for name, value in store.items() if value]
+    for name in _keys(given):
+        key = core.SecretKeySelectorArgs(name=secret_name, key=name)
+        variables.append(core.EnvVarArgs(name=name, value_from=core.EnvVarSourceArgs(secret_key_ref=key)))
+    return replicated.container("pipeline", given.image, given, words, places, env=variables or None)

@@ -129,9 +129,14 @@ def of_program(
     return settings, [made, secret(name, address, place, part(parent))]
 
 
-def volumes(name: str, authority: Mapping[str, str], *own: core.VolumeArgs) -> list[core.VolumeArgs]:
-    """Return the volumes of such a program, which has others of its own. `authority` is that of `PoolConfig`."""
-    found = [replicated.config_map("settings", name), replicated.secret("credentials", name), *own]
+def volumes(
+    name: str, authority: Mapping[str, str], *own: core.VolumeArgs, files: tuple[str, ...] = ()
+) -> list[core.VolumeArgs]:
+    """Return the volumes of such a program, which has others of its own. `authority` is that of `PoolConfig`.
+
+    `files` are those of the Secret that the program reads; all by default.
+    """
+    found = [replicated.config_map("settings", name), replicated.secret("credentials", name, *files), *own]
     return [*found, *(replicated.config_map("broker", file) for file in authority.values())]
 
 

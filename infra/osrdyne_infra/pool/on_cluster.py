@@ -77,7 +77,7 @@ class PoolOnCluster:
             port = settings.jobs.inside_port if settings.jobs and jobs else None
             where = cluster.pool_namespace(NAMESPACE) if used else None
             policies = NetworkPolicies(
-                pool.name, cluster.network_policy, settings.broker, port, where, pipeline is not None, place, parent
+                pool.name, cluster.network_policy, settings.broker, port, where, pipeline, place, parent
             )
             self.parts.append(policies)
             needed.append(policies)

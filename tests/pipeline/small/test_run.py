@@ -90,6 +90,16 @@ def test_a_run_that_was_killed_is_repeated_without_loss_and_without_a_second_cou
 
 
 @pytest.mark.full
+def test_a_run_says_why_it_rejects_events(uri_file: Path, stream_pool: Pool, tmp_path: Path) -> None:
+    record(stream_pool, [{"key": "LAX", "event": event} for event in ("alive", "started", "no such event")])
+
+    said = run(tmp_path / "lake", "--uri-file", uri_file)
+
+    assert said.returncode == 0, said.stderr
+    assert f"ingest: {EVENTS} new events, 3 rejects (no_time: 2, unknown_event: 1)\n" in said.stdout
+
+
+@pytest.mark.full
 def test_a_stream_without_events_is_not_an_error(stream_pool: Pool, tmp_path: Path) -> None:
     file = tmp_path / "monitor.uri"
     file.write_text(stream_pool.uri(stream_pool.users.monitor))

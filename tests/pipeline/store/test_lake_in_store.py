@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.schemas import BRONZE, TABLES
 from osrdyne_pipeline.small.engine import SmallEngine, build, short
 from osrdyne_pipeline.store.lake import StoreLake
+from osrdyne_pipeline.store.objects import opened
 from testbed.s3.server import S3Server
 from testbed.waiting import until
 from tests.pipeline.small_history import BEGIN, COLD, EVENTS, REQUESTS, write
@@ -142,6 +144,9 @@ def test_the_commands_after_each_other_end_in_a_report_that_is_in_the_store(
     page = stored.read_file("report.html")
     assert page is not None
     assert f'<dd class="value">{COLD}</dd>'.encode() in page
+    # And a browser shows it as one
+    attributes = obstore.get(opened(stored.where), "report.html").attributes
+    assert attributes["Content-Type"] == "text/html; charset=utf-8"
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -135,7 +135,9 @@ class _RunProgress:
 def _line(step: str, outcome: dict[str, Any]) -> str:
     """Return the line about a step for a person."""
     if step == "ingest":
-        return f"{outcome['events']:,} new events, {outcome['rejects']:,} rejects"
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in sorted(outcome["reasons"].items()))
+        rejects = f"{outcome['rejects']:,} rejects"
+        return f"{outcome['events']:,} new events, {f'{rejects} ({reasons})' if reasons else rejects}"
     if step == "tables":
         return f"{outcome['rows']['silver/requests']:,} requests of {outcome['rows']['bronze']:,} events"
     if step == "report":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mimetypes
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -43,6 +44,12 @@ def opened(where: str) -> S3Store:
         )
 
 
+def _kind(name: str) -> obstore.Attributes:
+    """Return what an object says of its content: a browser shows a page only where it says that it is one."""
+    kind, _ = mimetypes.guess_type(name)
+    return {} if kind is None else {"Content-Type": f"{kind}; charset=utf-8" if kind.startswith("text/") else kind}
+
+
 class Objects:
     """Objects below an address."""
 
@@ -59,7 +66,7 @@ class Objects:
     def write(self, name: str, text: str) -> None:
         """Replace an object; a reader has the old one or the new one."""
         with store_errors(self._where):
-            obstore.put(self._store, name, text.encode(), use_multipart=False)
+            obstore.put(self._store, name, text.encode(), attributes=_kind(name), use_multipart=False)
 
     def update(self, name: str, new: Callable[[bytes | None], str]) -> None:
         """Replace an object by what `new` makes of its content. Raises `LakeBusy` where it was written meanwhile.
@@ -72,7 +79,7 @@ class Objects:
         mode: obstore.PutMode = "create" if content is None else {"e_tag": tag}
         with store_errors(self._where):
             try:
-                obstore.put(self._store, name, text.encode(), mode=mode, use_multipart=False)
+                obstore.put(self._store, name, text.encode(), attributes=_kind(name), mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError) as error:
                 raise LakeBusy(f"another process has written {self._where}/{name} meanwhile; run again") from error
 
