@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,8 @@ BY_CHANCE = {"BOS": 14 * MINUTE, "DEN": 24 * MINUTE, "ORD": 40 * MINUTE, "SFO": 
 #: Key -> period of a timer that may be late.
 TIMERS = {"LAX": 55 * MINUTE, "MIA": 100 * MINUTE}
 LATE = 2 * MINUTE
+#: By which part of its period a call of an odd timer is too early or too late, if not by much.
+UNEVEN = 0.03
 
 
 def demand(seed: int, since: float, days: float) -> list[tuple[float, str]]:
@@ -39,6 +41,25 @@ def demand(seed: int, since: float, days: float) -> list[tuple[float, str]]:
         else:
             times = np.cumsum(rng.exponential(gap, int(3 * days * DAY / gap) + 20))
         found += [(since + time, key) for time in times.tolist() if time < days * DAY - 1]
+    return sorted(found)
+
+
+def odd_timers(
+    seed: int, since: float, days: float, periods: Mapping[str, float], odd: float
+) -> list[tuple[float, str]]:
+    """Return when each key is called by a timer, of which a share of calls comes much too early or too late.
+
+    While these are few, no window by the clock is recommended for a timer, and the odd calls stay cold.
+    """
+    found: list[tuple[float, str]] = []
+    for number, (key, period) in enumerate(periods.items()):
+        rng = np.random.default_rng([seed, number])
+        size = int(3 * days * DAY / period) + 20
+        gaps = period * rng.uniform(1 - UNEVEN, 1 + UNEVEN, size)
+        chance = rng.random(size)
+        gaps = np.where(chance < odd / 2, period * rng.uniform(0.3, 0.8, size), gaps)
+        gaps = np.where(chance > 1 - odd / 2, period * rng.uniform(1.25, 1.7, size), gaps)
+        found += [(since + time, key) for time in np.cumsum(gaps).tolist() if time < days * DAY - 1]
     return sorted(found)
 
 
