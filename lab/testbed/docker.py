@@ -80,7 +80,7 @@ class Docker:
         """Output of `docker ARGUMENTS`."""
         done = subprocess.run(["docker", *arguments], env=self.environment, check=False, capture_output=True, text=True)
         if done.returncode:
-            raise DockerFailed(f"docker {' '.join(arguments[:3])}: {done.stderr}")
+            raise DockerFailed(f"docker {' '.join(arguments[:3])}: {done.stdout[-2000:]}{done.stderr}")
         return done.stdout
 
     def answers(self) -> bool:
