@@ -18,7 +18,7 @@ from pydantic import BeforeValidator
 from osrdyne_infra import checks
 from osrdyne_infra.broker import settings as broker_settings
 from osrdyne_infra.broker.settings import BrokerDeployment
-from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Wrong
+from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, InvalidValue
 from osrdyne_infra.cluster.settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs import settings as jobs_settings
@@ -193,7 +193,7 @@ def _broker_stack(values: Mapping[str, str]) -> BrokerStack:
     password = _text(values, "admin_password")
     try:
         broker_settings.plain(password)
-    except Wrong as error:
+    except InvalidValue as error:
         raise ConfigurationError(f"{NAMESPACE}:admin_password", str(error), EXAMPLES["admin_password"]) from None
     cluster: Cluster = _checked(values, "kubernetes", partial(checks.read, Cluster))
     return BrokerStack(
@@ -234,7 +234,7 @@ def _workers(
                 wrong = (
                     "is missing; each pool needs its workers" if pool in started else "polls at the relay; leave it out"
                 )
-                raise Wrong(wrong, f".{pool}")
+                raise InvalidValue(wrong, f".{pool}")
         return {pool: checks.at(f".{pool}", partial(checks.read, WorkerSettings), given[pool]) for pool in started}
 
     found: dict[str, WorkerSettings] = _checked(values, "workers", check, default=None if started else {})
@@ -346,7 +346,7 @@ def _text(values: Mapping[str, str], name: str) -> str:
 
 def _structure(values: Mapping[str, str], name: str) -> Any:
     if name not in values:
-        raise Wrong("is missing")
+        raise InvalidValue("is missing")
     try:
         return foreign_json.read(values[name])
     except foreign_json.UnreadableJson:
@@ -366,7 +366,7 @@ def _checked(values: Mapping[str, str], name: str, check: Check, default: object
 
 def _pools(instance: str, given: object) -> tuple[PoolSettings, ...]:
     if not isinstance(given, list) or not given:
-        raise Wrong(f"{given!r} is not a list of one pool or more")
+        raise InvalidValue(f"{given!r} is not a list of one pool or more")
     known = tuple(field.name for field in fields(PoolSettings) if field.name != "instance")
     pools: list[PoolSettings] = []
     for number, entry in enumerate(given):
@@ -376,19 +376,21 @@ def _pools(instance: str, given: object) -> tuple[PoolSettings, ...]:
             pool = PoolSettings.from_mapping(table, path=here)
         except SettingsError as error:
             # The name is judged by the model itself, which does not know where it stands.
-            raise Wrong(error.problem, error.path.replace("pool.", f"{here}.", 1)) from None
+            raise InvalidValue(error.problem, error.path.replace("pool.", f"{here}.", 1)) from None
         if pool.name in [other.name for other in pools]:
-            raise Wrong(f"{pool.name!r} is the name of two pools; choose another", f"{here}.name")
+            raise InvalidValue(f"{pool.name!r} is the name of two pools; choose another", f"{here}.name")
         pools.append(replace(pool, instance=instance))
     return tuple(pools)
 
 
 def _names(pools: tuple[str, ...], given: object) -> tuple[str, ...]:
     if not isinstance(given, list):
-        raise Wrong(f"{given!r} is not a list of pools")
+        raise InvalidValue(f"{given!r} is not a list of pools")
     for number, entry in enumerate(given):
         if entry not in pools:
-            raise Wrong(f"{entry!r} is not a pool of this stack; its pools are {', '.join(pools)}", f"[{number}]")
+            raise InvalidValue(
+                f"{entry!r} is not a pool of this stack; its pools are {', '.join(pools)}", f"[{number}]"
+            )
     return tuple(given)
 
 
@@ -403,5 +405,5 @@ def _rotations(pools: tuple[str, ...], given: object) -> dict[str, dict[str, str
 
 def _turn(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Wrong(f"{value!r} is not text or an integer")
+        raise InvalidValue(f"{value!r} is not text or an integer")
     return str(value)

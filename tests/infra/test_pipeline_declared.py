@@ -14,7 +14,7 @@ from osrdyne_pipeline.commands import PIPELINE
 from osrdyne_pool.settings_file import read_pool
 from osrdyne_pool.topology import Users
 from tests.infra import declaring
-from tests.infra.declaring import Declared, settings
+from tests.infra.declaring import DeclaredObjects, settings
 from tests.infra.test_kubernetes_declared import ALL_OF_IT, changed, reach, write
 
 pytestmark = [pytest.mark.xdist_group("declared")]
@@ -26,7 +26,7 @@ POOLS = [{"name": "core", "unbind_delay": 42}, {"name": "other"}]
 
 
 @cache
-def plain() -> Declared:
+def plain() -> DeclaredObjects:
     return declaring.pools(settings(pools=POOLS, pipeline=GIVEN))
 
 

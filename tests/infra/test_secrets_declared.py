@@ -14,7 +14,7 @@ from osrdyne_infra.guard import Claim, Guard, StopGuard
 from osrdyne_infra.limits import Limits
 from osrdyne_infra.mend import Mend
 from tests.infra import declaring
-from tests.infra.declaring import JOBS, RELAY, WHOLE, Declared, Inputs, settings
+from tests.infra.declaring import JOBS, RELAY, WHOLE, DeclaredObjects, Inputs, settings
 
 # One process imports Pulumi's Kubernetes library, which takes seconds.
 pytestmark = [pytest.mark.xdist_group("declared")]
@@ -31,7 +31,7 @@ HIDDEN = {
     "relay_s3_access_key": "hidden-access",
     "relay_s3_secret_key": "hidden-secret",
 }
-#: How all of them begin, and what `Declared` has for passwords that the program makes; as they are and in base64.
+#: How all of them begin, and what `DeclaredObjects` has for passwords that the program makes; as they are and in base64.
 WORDS = ("hidden-", "word-of-", "aGlkZGVu", "d29yZC1v")
 
 
@@ -42,7 +42,7 @@ def open_parts(value: Any) -> Any:
     return [open_parts(each) for each in value] if isinstance(value, list) else value
 
 
-def shown(found: Declared) -> list[tuple[str, str]]:
+def shown(found: DeclaredObjects) -> list[tuple[str, str]]:
     """Type and name of what shows a secret."""
     return [name for name, inputs in found.everything.items() if any(word in _text(inputs) for word in WORDS)]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Filled, HttpAddress, Image, Quantity, Wrong
+from osrdyne_infra.checks import Filled, HttpAddress, Image, InvalidValue, Quantity
 from osrdyne_infra.cluster.settings import PullPolicy, Resources
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -20,13 +20,15 @@ _MEMORY = re.compile(r"[1-9][0-9]*[mg]", re.ASCII | re.IGNORECASE)
 
 def _memory(value: object) -> str:
     if not _MEMORY.fullmatch(checks.filled(value)):
-        raise Wrong(f"{value!r} is not a size such as 512m or 2g")
+        raise InvalidValue(f"{value!r} is not a size such as 512m or 2g")
     return str(value)
 
 
 def _lake(value: object) -> str:
     if not _STORE.fullmatch(checks.filled(value)):
-        raise Wrong(f"{value!r} is not a place in an object store; give s3://BUCKET/PREFIX, or none for a volume")
+        raise InvalidValue(
+            f"{value!r} is not a place in an object store; give s3://BUCKET/PREFIX, or none for a volume"
+        )
     return str(value)
 
 
@@ -64,10 +66,10 @@ class PipelinePlace(StrictModel):
     def _fits(self) -> Self:
         for name in ("s3_endpoint", "s3_region"):
             if getattr(self, name) and not self.lake:
-                raise Wrong("is of an object store; give `lake`, too", f".{name}")
+                raise InvalidValue("is of an object store; give `lake`, too", f".{name}")
         for name in ("storage", "storage_class"):
             if self.lake and name in self.model_fields_set:
-                raise Wrong("is of a volume; with `lake` there is none, so leave it out", f".{name}")
+                raise InvalidValue("is of a volume; with `lake` there is none, so leave it out", f".{name}")
         return self
 
     def has(self, pool: str) -> bool:

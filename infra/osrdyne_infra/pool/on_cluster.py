@@ -24,7 +24,7 @@ from osrdyne_infra.relay.settings import NAMESPACE
 from osrdyne_pool.settings import PoolSettings
 
 #: A worker that was asked to stop may take this long beyond the pool's consumer timeout, in seconds.
-MARGIN = 60.0
+MARGIN_SECONDS = 60.0
 
 
 class PoolOnCluster:
@@ -55,7 +55,7 @@ class PoolOnCluster:
         namespace = Namespace(
             cluster.pool_namespace(pool.name),
             cluster.pod_security,
-            pool.consumer_timeout + MARGIN,
+            pool.consumer_timeout + MARGIN_SECONDS,
             parent,
             pool.name,
             first,

@@ -25,7 +25,7 @@ from osrdyne_pipeline.ingest import IngestRules
 from osrdyne_pipeline.source.options import ERROR
 from osrdyne_pipeline.store.opening import lake_at
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_runtime.console.output import CANNOT, CannotAsk, Halfway, complain, print_json, seconds_of
+from osrdyne_runtime.console.output import CANNOT, CannotAsk, PartlyDone, complain, print_json, seconds_of
 
 #: Seconds that a step has to end by itself once the time is over. Then the process ends as it is, which loses nothing.
 GRACE_SECONDS = 30.0
@@ -73,7 +73,7 @@ def command(
     if apply and settings is None:
         raise CannotAsk("--apply needs a file to write: give --settings")
     how: dict[str, Any] = {"engine": engine, "master": master, "memory": memory}
-    place, done = lake_at(lake, pool), _Done(json=json)
+    place, done = lake_at(lake, pool), _RunProgress(json=json)
     place.check_writable()
     begun = time.monotonic()
     # Where it is in an object store, another lake holds what this one sees: see `StoreLake.only_writer`.
@@ -98,7 +98,7 @@ def command(
     done.tell(f"run of {pool} in {place.where}, {took} s")
 
 
-class _Done:
+class _RunProgress:
     """What the steps of a run have done so far."""
 
     def __init__(self, *, json: bool) -> None:
@@ -109,7 +109,7 @@ class _Done:
 
     @contextmanager
     def step(self, name: str) -> Iterator[dict[str, Any]]:
-        """Give a table for what a step has done. Raises `Halfway` in place of the step's error."""
+        """Give a table for what a step has done. Raises `PartlyDone` in place of the step's error."""
         self.at = name
         outcome: dict[str, Any] = {}
         try:
@@ -119,9 +119,9 @@ class _Done:
         self.parts[name] = outcome
         self.tell(f"{name}: {_line(name, outcome)}")
 
-    def halfway(self, error: Exception) -> Halfway:
+    def halfway(self, error: Exception) -> PartlyDone:
         """Return the error of the run: its step, and what was done before."""
-        return Halfway(CannotAsk(f"{self.at}: {error}"), self.parts)
+        return PartlyDone(CannotAsk(f"{self.at}: {error}"), self.parts)
 
     def tell(self, line: str) -> None:
         """Print a line for a person."""
@@ -150,14 +150,14 @@ def _line(step: str, outcome: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _within(seconds: float, limit: str, done: _Done) -> Iterator[None]:
+def _within(seconds: float, limit: str, done: _RunProgress) -> Iterator[None]:
     """End what takes longer, as Ctrl-C would; and the process, where that does not help within `GRACE_SECONDS`.
 
-    Raises `Halfway`. What was killed is repeated without loss by the next run, so it is safe to end the process.
+    Raises `PartlyDone`. What was killed is repeated without loss by the next run, so it is safe to end the process.
     """
     over = threading.Event()
 
-    def say() -> Halfway:
+    def say() -> PartlyDone:
         words = f"not done within {limit}, and ended; the next run goes on: give more by --time-limit"
         return done.halfway(TookTooLong(words))
 
