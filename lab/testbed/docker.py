@@ -80,7 +80,7 @@ class Docker:
         """Output of `docker ARGUMENTS`."""
         done = subprocess.run(["docker", *arguments], env=self.environment, check=False, capture_output=True, text=True)
         if done.returncode:
-            raise DockerFailed(f"docker {' '.join(arguments[:3])}: {done.stderr}")
+            raise DockerFailed(f"docker {' '.join(arguments[:3])}: {done.stdout[-2000:]}{done.stderr}")
         return done.stdout
 
     def answers(self) -> bool:
@@ -131,17 +131,20 @@ class Docker:
         with tempfile.TemporaryDirectory() as overlay:
             (Path(overlay) / "etc/uv").mkdir(parents=True)
             (Path(overlay) / "etc/uv/uv.toml").write_text(UV_SETTINGS)
+            package_sources.of_apt(Path(overlay), "trixie")
             package_sources.of_pip(Path(overlay))
             package_sources.certificates(Path(overlay))
             return self._image("python", root, Path(overlay), WORKER_IMAGE[-1:], *WORKER_WITHOUT)
 
-    def build(self, image: str, file: str, folder: Path, more: str = "") -> None:
-        """Builds the image of a Dockerfile of a folder on `python()`, with `more` of the packages where it is asked."""
-        where = ["--file", str(folder / file), str(folder)]
-        if more:
-            where[:0] = ["--build-arg", f"MORE={more}"]
+    def build(self, image: str, file: str, folder: Path, more: str = "", base: str | None = None) -> None:
+        """Builds the image of a Dockerfile of a folder on a base, `python()` by default.
+
+        `more` is what the Dockerfile installs beyond what it does by itself.
+        """
+        given = {"BASE": base or self.python(), **({"MORE": more} if more else {})}
+        options = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
         # Packages come as they come to this machine, by its own network.
-        self("build", "--network", "host", "--build-arg", f"BASE={self.python()}", "--tag", image, *where)
+        self("build", "--network", "host", *options, "--tag", image, "--file", str(folder / file), str(folder))
 
     def _image(self, name: str, root: Path, overlay: Path, changes: tuple[str, ...], *without: str) -> str:
         image = f"osrdyne-{name}:{_digest(overlay, root.name)}"

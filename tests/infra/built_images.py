@@ -28,13 +28,21 @@ class Recipe:
     commit: str = ""
     #: What else of the packages is installed in it.
     more: str = ""
+    #: What it is built on, where that is another of these.
+    base: Recipe | None = None
 
 
 #: What writes the bill of materials in an image, and the licence.
 BILL = ("LICENSE", "tools/cyclonedx.py", "tools/image_bill.py")
 DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("packages", "daemon", *BILL))
-#: That of the pipeline, on a volume or in an object store.
+#: That of the pipeline, on a volume or in an object store; and with Spark.
 PIPELINE = replace(DAEMON, name="osrdyne.invalid/osrdyne-pipeline:test", more="./packages/pipeline[s3]")
+SPARK = Recipe(
+    "osrdyne.invalid/osrdyne-spark:test",
+    "packages/pipeline/spark/Dockerfile",
+    DAEMON.parts,
+    base=replace(DAEMON, name="osrdyne.invalid/osrdyne-spark-base:test", more="./packages/pipeline[spark]"),
+)
 AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("packages", "examples", *BILL))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3
@@ -62,7 +70,9 @@ def archives(*recipes: Recipe) -> list[Path]:
 
 
 def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
-    engine.build(recipe.name, recipe.file, recipe.tree, recipe.more)
+    if (base := recipe.base) is not None:
+        engine.build(base.name, base.file, base.tree, base.more)
+    engine.build(recipe.name, recipe.file, recipe.tree, recipe.more, base.name if base else None)
     part = target.with_suffix(".part")
     try:
         engine("save", "--output", str(part), recipe.name)
@@ -73,6 +83,8 @@ def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
 
 def _digest(recipe: Recipe) -> str:
     summed = hashlib.sha256(f"{Path(docker.python_root()).name}{recipe.commit}{recipe.more}".encode())
+    if recipe.base is not None:
+        summed.update(f"\0{_digest(recipe.base)}".encode())
     if recipe.commit:
         return summed.hexdigest()[:12]
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *recipe.parts]

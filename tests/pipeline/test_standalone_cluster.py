@@ -29,8 +29,8 @@ CAUGHT: dict[str, Any] = {"capture_output": True, "text": True}
 
 
 def script() -> str:
-    """The commands of the page."""
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    """The commands of the page for such a cluster, its first ones."""
+    block, *_ = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     return str(block)
 
 

@@ -1,7 +1,7 @@
 """Choose an engine and start it: Spark with clear words where it cannot, as without a Java or with one that is too old.
 
 What Java says goes to a log file, which is kept where the command fails. Within spark-submit there is a Java already,
-and Spark's own settings say where it logs.
+and Spark's own settings say where it logs. On Kubernetes it goes to the log of the driver's pod.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def _start(name: str, master: str | None, memory: str) -> SparkSession:
 
     from osrdyne_pipeline.session import session
 
-    if "SPARK_ENV_LOADED" in os.environ:
+    # A file of a pod goes with the pod, and nobody could read it: there, all goes to the pod's log.
+    if "SPARK_ENV_LOADED" in os.environ or (master or "").startswith("k8s:"):
         return session(f"osrdyne-pipeline {name}", master=master, memory=memory)
     handle, path = tempfile.mkstemp(prefix="osrdyne-pipeline-", suffix=".log")
     Log.path = Path(path)
