@@ -17,7 +17,7 @@ from osrdyne_protocol import events, headers
 MOST_KEYS = 100
 MOST_OF_KEY = 3
 #: Longest sentence of an end, in characters.
-LONGEST_REASON = 600
+LONGEST_REASON = 800
 
 
 @dataclass(frozen=True, slots=True)

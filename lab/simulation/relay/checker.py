@@ -98,15 +98,36 @@ def _wrong(world: World, plan: CallPlan, ended: CallResult, times: int) -> list[
         found.append("failed, and its worker did not")
     if ended.what == "NotCollected" and _may_be_uncollected(world, plan, ended):
         return found
+    if ended.what == "RedisAway":
+        return [*found, *_without_cause(world, plan, ended)]
     if ended.what not in _AS_PLANNED and kind not in _CAUSES.get(ended.what, set()):
         found.append(f"ended with {ended.what}, and there was no cause: {kind.value}")
-    if ended.what == "RedisAway" and kind is Kind.OUTAGE and world.scenario.outage < _TIMES.retry_for - 6:
-        found.append(f"ended with RedisAway after an outage of {world.scenario.outage:.0f} s")
     if kind in (Kind.QUIET, Kind.DEAF) and ended.what == "response":
         late = ended.at - plan.at - plan.takes
         if late > (1.0 if kind is Kind.QUIET else 4 * _TIMES.look_every) and _at_rest(world, plan):
             found.append(f"has its response {late:.1f} s late")
     return found
+
+
+def _without_cause(world: World, plan: CallPlan, ended: CallResult) -> list[str]:
+    """Return what is wrong with a RedisAway: no outage, or a short one and a call whose time was not over."""
+    kind, outage = world.scenario.kind, world.scenario.outage
+    if _stood_still(world, plan, ended.at):
+        return []
+    if kind not in _CAUSES["RedisAway"]:
+        return [f"ended with RedisAway, and there was no cause: {kind.value}"]
+    in_time = plan.timeout is None or ended.at < plan.at + plan.timeout
+    if kind is Kind.OUTAGE and in_time and outage < _TIMES.retry_for - 6:
+        return [f"ended with RedisAway after an outage of {outage:.0f} s"]
+    return []
+
+
+def _stood_still(world: World, plan: CallPlan, at: float) -> bool:
+    """Whether the caller's process stood still then: in the model its connection does, and its timers do not."""
+    return any(
+        trouble.who == f"caller {plan.caller}" and trouble.still is not None and 0 <= at - trouble.at <= trouble.still
+        for trouble in world.scenario.troubles
+    )
 
 
 def _may_be_uncollected(world: World, plan: CallPlan, ended: CallResult) -> bool:

@@ -37,8 +37,8 @@ from osrdyne_runtime import log_lines
 log = log_lines.logger(__name__)
 
 T = TypeVar("T")
-#: Seconds after the end of a call's time for Redis to say how far the call had come. A caller over HTTP waits for one.
-LATE_SECONDS = 0.5
+#: Seconds that Redis has after the end of a call's time to answer what it is asked. A caller over HTTP waits for one.
+LATE_SECONDS = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +119,20 @@ class Call:
         """
         if self._timeout is None:
             return
-        late = self._began + self._timeout + LATE_SECONDS
+        end, unanswered = self._began + self._timeout, None
         while not self._task.done():
-            now = self._node.now()
-            if now >= late and self._asks_since is not None and now >= self._asks_since + LATE_SECONDS:
+            begin = self._node.now()
+            asked = self._asks_since if begin >= end else None
+            if asked is not None and asked == unanswered:
                 self._task.add_done_callback(self._unheard)
                 raise RedisAway(
                     f"Redis did not answer within the {self._timeout:g} s of the call. The request may have run: check "
                     "Redis."
                 )
-            await asyncio.wait([self._task], timeout=late - now if now < late else LATE_SECONDS)
+            await asyncio.wait([self._task], timeout=LATE_SECONDS if begin >= end else end - begin)
+            # A process that stood still meanwhile has not read what Redis answered.
+            stood_still = self._node.now() > begin + 2 * LATE_SECONDS
+            unanswered = None if stood_still else asked
 
     async def _outcome(self) -> Response:
         """Wait for the end of the call. Raises CancelledError only where the caller is cancelled."""

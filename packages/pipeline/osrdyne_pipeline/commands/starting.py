@@ -157,7 +157,7 @@ def _start(name: str, master: str | None, memory: str) -> SparkSession:
 
     from osrdyne_pipeline.session import session
 
-    # A file of a pod goes with the pod, and nobody could read it: there, all goes to the pod's log.
+    # A file of a pod goes with the pod, before it is read: there, all goes to the pod's log.
     if "SPARK_ENV_LOADED" in os.environ or (master or "").startswith("k8s:"):
         return session(f"osrdyne-pipeline {name}", master=master, memory=memory)
     handle, path = tempfile.mkstemp(prefix="osrdyne-pipeline-", suffix=".log")
