@@ -14,7 +14,7 @@ of itself.
 For operators, `metrics` exports figures to Prometheus, and `commands` are those of `osrdyne bus`.
 """
 
-from osrdyne_bus.addresses import SCHEMES, DottedNames, RabbitMQ, Routable, Scheme, scheme_for
+from osrdyne_bus.addresses import SCHEMES, Brokered, RabbitMQ, Routable, Scheme, scheme_for
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.errors import (
     BusClosed,
@@ -37,7 +37,7 @@ from osrdyne_bus.errors import (
 from osrdyne_bus.targets import Priority, Target
 
 __all__ = [
-    "DottedNames",
+    "Brokered",
     "BusClosed",
     "ConnectFailed",
     "CreditWindow",

@@ -122,7 +122,7 @@ class Model:
 def test_every_message_is_read_or_named_whatever_is_bad_or_missing(first: int, kinds: list[str], lost: int) -> None:
     model = Model(first, ["good", *kinds], lost)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "Reading", model)
+        patch.setattr(stream, "StreamConsumer", model)
         last = max(model.messages)
         assert stream.bounds("", "") == Bounds(first, last + 1)
         model.count = 0
@@ -137,7 +137,7 @@ def test_every_message_is_read_or_named_whatever_is_bad_or_missing(first: int, k
 def test_the_begin_of_a_stream_is_found_though_its_first_messages_are_bad(first: int, bad: int, good: int) -> None:
     model = Model(first, ["bad"] * bad + ["good"] * good)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "Reading", model)
+        patch.setattr(stream, "StreamConsumer", model)
         found = stream.bounds("", "")
         assert found is not None
         assert found.end == first + bad + good

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from osrdyne_bus.addresses import SCHEMES, DottedNames, Qpid, RabbitMQ, Routable, Scheme, scheme_for
+from osrdyne_bus.addresses import SCHEMES, Brokered, Qpid, RabbitMQ, Routable, Scheme, scheme_for
 from osrdyne_bus.errors import InvalidTarget, MessagingError
 from osrdyne_bus.targets import Priority, Target
 
@@ -66,7 +66,7 @@ def test_every_name_comes_back_out_of_a_routable_address(target: Target) -> None
 
 @given(TARGETS)
 def test_the_queue_of_rabbitmq_has_the_name_that_the_scheme_of_brokers_gives(target: Target) -> None:
-    assert unquote(RabbitMQ().shared(target).removeprefix("/queues/")) == DottedNames().shared(target)
+    assert unquote(RabbitMQ().shared(target).removeprefix("/queues/")) == Brokered().shared(target)
 
 
 @given(TARGETS, NAMES)
@@ -95,7 +95,7 @@ def test_rpc_and_notifications_have_spaces_of_their_own_below_the_root() -> None
 def test_addresses_of_brokers_begin_with_what_is_behind_them() -> None:
     target = Target("maps", "a.b", "é")
 
-    assert [address for _, address in addresses(DottedNames(), target)][:4] == [
+    assert [address for _, address in addresses(Brokered(), target)][:4] == [
         "unicast.a%2Eb.maps",
         "exclusive.a%2Eb.maps.%C3%A9",
         "broadcast.a%2Eb.maps",
@@ -122,11 +122,11 @@ def test_qpid_has_queues_of_brokers_and_sends_to_all_over_its_exchange_for_topic
 def test_a_link_asks_a_broker_for_a_topic_for_all_receivers_and_for_a_queue_for_one(
     target: Target,
 ) -> None:
-    for (kind, *_), address in addresses(DottedNames(), target):
-        assert DottedNames().capabilities(address) == (("topic",) if kind == "all" else ("queue",))
+    for (kind, *_), address in addresses(Brokered(), target):
+        assert Brokered().capabilities(address) == (("topic",) if kind == "all" else ("queue",))
         for scheme in (Routable(), RabbitMQ(), Qpid()):
             assert scheme.capabilities(address) == ()
-    assert DottedNames().capabilities("a reply address") == ()
+    assert Brokered().capabilities("a reply address") == ()
 
 
 def test_a_name_too_long_for_rabbitmq_is_refused_with_what_to_shorten() -> None:
@@ -146,9 +146,9 @@ def test_a_target_without_a_server_has_no_address_of_one(scheme: Scheme) -> None
     "product, scheme",
     [
         ("RabbitMQ", RabbitMQ),
-        ("apache-activemq-artemis", DottedNames),
+        ("apache-activemq-artemis", Brokered),
         ("Apache Qpid Broker-J Core", Qpid),
-        ("qpid-cpp", DottedNames),
+        ("qpid-cpp", Brokered),
         ("qpid-dispatch-router", Routable),
         ("skupper-router", Routable),
         ("something new", Routable),

@@ -24,7 +24,7 @@ PARTICIPLES = frozenset(
 #: Nouns that end as participles do.
 NOUNS = frozenset({"Binding", "Finding", "Monitoring", "Opening", "Routing", "Set", "Setting", "Timing"})
 #: Public since 0.1.0: programs of users name them.
-PUBLIC = frozenset({"Cancelled", "Collected", "Registered"})
+PUBLIC = frozenset({"Brokered", "Cancelled", "Collected", "Registered"})
 #: Bases of what is raised. An error may be called by what happened: `Expired`, `Returned`.
 RAISED = re.compile(r"Exception$|Error$|Lost$|Closed$|^_Later$")
 FOLDERS = sorted({name.split("/")[0] for name in steps.tracked(".py") if "/" in name})

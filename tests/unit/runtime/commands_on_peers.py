@@ -98,6 +98,14 @@ class Waits:
 NOBODY = Addresses.at(1)
 
 
+def _migrate(url: str) -> None:
+    engine = engine_for(url)
+    try:
+        migrate(engine)
+    finally:
+        engine.dispose()
+
+
 async def run_in_time(command: str, at: Path, addresses: Addresses, seconds: float) -> CommandResult:
     """Run a command of `WAITS` on its peer; check that it takes its seconds, one, and what it takes on no peer."""
     alone = at / "alone"
@@ -105,7 +113,7 @@ async def run_in_time(command: str, at: Path, addresses: Addresses, seconds: flo
     write_files(alone, NOBODY)
     for folder in (at, alone):
         if "at/sqlite" in WAITS[command].words:
-            await asyncio.to_thread(migrate, engine_for((folder / "sqlite").read_text()))
+            await asyncio.to_thread(_migrate, (folder / "sqlite").read_text())
     words, variables = WAITS[command].line(command, at, addresses)
     without, of_nobody = WAITS[command].line(command, alone, NOBODY)
     return await command_in_time(words, variables, seconds, alone=partial(osrdyne, *without, variables=of_nobody))

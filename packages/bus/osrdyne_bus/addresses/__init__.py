@@ -5,7 +5,7 @@ for Qpid Broker-J, and `rabbitmq` for RabbitMQ from 4.0. `choosing` finds the sc
 of these: the peer names it when a client attaches to it.
 """
 
-from osrdyne_bus.addresses.brokered import DottedNames
+from osrdyne_bus.addresses.brokered import Brokered
 from osrdyne_bus.addresses.choosing import DYNAMIC, SCHEMES, name_of, scheme_for
 from osrdyne_bus.addresses.qpid import Qpid
 from osrdyne_bus.addresses.rabbitmq import RabbitMQ
@@ -13,7 +13,7 @@ from osrdyne_bus.addresses.routable import ROOT, Routable
 from osrdyne_bus.addresses.schemes import Scheme
 
 __all__ = [
-    "DottedNames",
+    "Brokered",
     "DYNAMIC",
     "Qpid",
     "RabbitMQ",

@@ -18,7 +18,7 @@ from osrdyne_bus.targets import Priority, Target
 _ASKED = {"unicast": ("queue",), "exclusive": ("queue",), "broadcast": ("topic",), "notify": ("queue",)}
 
 
-class DottedNames:
+class Brokered:
     """Names of queues and topics, with dots between words."""
 
     __slots__ = ()

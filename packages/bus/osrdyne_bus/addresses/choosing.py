@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from osrdyne_bus.addresses.brokered import DottedNames
+from osrdyne_bus.addresses.brokered import Brokered
 from osrdyne_bus.addresses.qpid import Qpid
 from osrdyne_bus.addresses.rabbitmq import RabbitMQ
 from osrdyne_bus.addresses.routable import ROOT, Routable
@@ -16,7 +16,7 @@ DYNAMIC = "dynamic"
 #: Schemes by what a setting calls them.
 SCHEMES: Mapping[str, Callable[[], Scheme]] = {
     "routable": Routable,
-    "brokered": DottedNames,
+    "brokered": Brokered,
     "rabbitmq": RabbitMQ,
     "qpid": Qpid,
 }

@@ -6,14 +6,14 @@ that each virtual host has: `amq.topic/broadcast.{exchange}.{topic}`. Each recei
 
 from __future__ import annotations
 
-from osrdyne_bus.addresses.brokered import DottedNames
+from osrdyne_bus.addresses.brokered import Brokered
 from osrdyne_bus.targets import Target
 
 #: How the address of the exchange for topics begins.
 _TOPICS = "amq.topic/"
 
 
-class Qpid(DottedNames):
+class Qpid(Brokered):
     """Names of queues, and routing keys of the exchange `amq.topic`."""
 
     __slots__ = ()
