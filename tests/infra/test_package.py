@@ -16,7 +16,7 @@ from osrdyne_infra.components.arguments import PoolArguments
 from osrdyne_infra.guard import known_later
 from osrdyne_infra.package import plugin
 from osrdyne_infra.package.pools import Pools
-from osrdyne_infra.package.resource import PROVIDERS, Declaring
+from osrdyne_infra.package.resource import PROVIDERS, Registration
 from osrdyne_infra.package.schema import OUTPUTS, POOLS, SETTINGS, schema
 from testbed.pulumi.building import yaml_host
 from testbed.pulumi.stack import CommandResult, Project
@@ -148,7 +148,7 @@ def test_what_is_ours_is_of_the_package_in_its_plugin_and_dynamic_in_a_program(m
     components = {"osrdyne:index:Pools", "osrdyne:index:Broker", "osrdyne:index:Pool", "osrdyne:broker:PoolUsers"}
 
     assert kinds_of_two() - components == {f"pulumi-python:dynamic/osrdyne:{kind}" for kind in used}
-    monkeypatch.setattr(Declaring, "version", "0.1.0")
+    monkeypatch.setattr(Registration, "version", "0.1.0")
     assert kinds_of_two() - components == {f"osrdyne:index:{kind}" for kind in used}
 
 

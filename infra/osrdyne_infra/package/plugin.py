@@ -32,7 +32,7 @@ from osrdyne_infra import jobs_database, limits, mend, password  # noqa: F401 - 
 from osrdyne_infra.components.arguments import pool_settings
 from osrdyne_infra.errors import InfraError
 from osrdyne_infra.package.pools import Pools
-from osrdyne_infra.package.resource import PROVIDERS, Declaring
+from osrdyne_infra.package.resource import PROVIDERS, Registration
 from osrdyne_infra.package.schema import POOLS, SETTINGS, schema
 from osrdyne_runtime.console.streams import guarded
 
@@ -180,8 +180,8 @@ async def written(values: dict[str, Any], given: struct_pb2.Struct) -> struct_pb
 async def serve(engine: str) -> None:
     """Answer the engine at an address until it ends: one that is killed ends no plugin."""
     process = os.getppid()
-    Declaring.version = version("osrdyne-infra")
-    package = Package(Declaring.version, json.dumps(schema(Declaring.version)))
+    Registration.version = version("osrdyne-infra")
+    package = Package(Registration.version, json.dumps(schema(Registration.version)))
     server = grpc.aio.server()
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(Servicer(package, [], engine), server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -17,7 +17,7 @@ PACKAGE = "osrdyne"
 PROVIDERS: dict[str, type[dynamic.ResourceProvider]] = {}
 
 
-class Declaring:
+class Registration:
     """For what this process declares resources."""
 
     #: The version of the package, in its plugin; None in a program.
@@ -36,10 +36,10 @@ class OwnResource(dynamic.Resource):
     _served_by: type[dynamic.ResourceProvider]
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
-        if Declaring.version is None:
+        if Registration.version is None:
             super().__init__(self._served_by(), name, inputs, opts)
         else:
-            ours = pulumi.ResourceOptions(version=Declaring.version)
+            ours = pulumi.ResourceOptions(version=Registration.version)
             merged = pulumi.ResourceOptions.merge(opts, ours)
             # Past the class of dynamic resources, which would put a provider into the state.
             super(dynamic.Resource, self).__init__(f"{PACKAGE}:index:{self._kind}", name, inputs, merged)
