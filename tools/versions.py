@@ -22,6 +22,7 @@ _BEFORE = (
     r"^version: ",  # of the Ansible collection
     r'image\.version="',  # of an image
     r"\b(?:osrdyne(?:-airports)?|airports):",  # a tag of an image
+    r"\b(?:resource osrdyne |osrdyne@)",  # Pulumi's package
 )
 #: Texts about versions of the past, which stay.
 _PAST = ("CHANGELOG.md", "docs/releases.md", "docs/decisions/", "requirements.lock", "lab/", "tests/")

@@ -11,6 +11,8 @@ here: names, arguments and policies (the topology model has them), and anything 
 - Resources of our own: `guard` and `mend` ask the broker while Pulumi works, `limits` are set there, `jobs_database` is
   on a database server, and `password` makes passwords. The state of a stack names their classes by these modules: so
   these stay where they are.
+- For programs in other languages: `package`, of which `pulumi-resource-osrdyne` is the plugin. It also says how the
+  resources of our own are declared.
 - Programs of their own: `adopt` takes objects into a stack, and `hand_over` writes its outputs into files.
 """
 

@@ -22,6 +22,7 @@ from pulumi.output import Unknown
 from osrdyne_infra.broker.management import Management
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import DeploymentRefused, InfraError
+from osrdyne_infra.package.resource import OwnResource
 from osrdyne_infra.preflight import messages
 from osrdyne_protocol.names import PoolNames
 
@@ -116,11 +117,11 @@ def _claimed(known: list[str], news: dict[str, Any]) -> dict[str, Any]:
     return {**news, "users": list(dict.fromkeys([*known, *news["users"]]))}
 
 
-class Claim(dynamic.Resource, module="osrdyne", name="Claim"):
+class Claim(OwnResource, kind="Claim", provider=_Claims):
     """Ensures that the vhost and the broker users of the stack belong to no other."""
 
     def __init__(self, name: str, settings: StackSettings, users: list[str], opts: pulumi.ResourceOptions) -> None:
-        super().__init__(_Claims(), name, {**access(settings), "users": users, "adopt": settings.adopt}, opts)
+        super().__init__(name, {**access(settings), "users": users, "adopt": settings.adopt}, opts)
 
 
 class _Guards(Provider):
@@ -160,7 +161,7 @@ def _held(counts: dict[str, int], pool: str, lose: list[str]) -> dict[str, int]:
     }
 
 
-class Guard(dynamic.Resource, module="osrdyne", name="Guard"):
+class Guard(OwnResource, kind="Guard", provider=_Guards):
     """Ensures that no message is deleted with the queues of a pool; without a pool, with any queue of the vhost."""
 
     def __init__(self, name: str, settings: StackSettings, pool: str, opts: pulumi.ResourceOptions) -> None:
@@ -170,8 +171,8 @@ class Guard(dynamic.Resource, module="osrdyne", name="Guard"):
             "lose": [name for name in settings.lose_messages_of if pool in ("", name)],
             "interval": settings.broker.statistics_interval,
         }
-        super().__init__(_Guards(), name, inputs, opts)
+        super().__init__(name, inputs, opts)
 
 
-class StopGuard(Guard, module="osrdyne", name="StopGuard"):
+class StopGuard(Guard, kind="StopGuard", provider=_Guards):
     """Asks what a `Guard` asks before anything that runs for the pool is stopped."""

@@ -19,6 +19,7 @@ from osrdyne_infra.guard import Provider, kept, known_later, plainly
 from osrdyne_infra.jobs import settings as jobs_settings
 from osrdyne_infra.jobs.settings import ROLES
 from osrdyne_infra.ordering import outer, own
+from osrdyne_infra.package.resource import OwnResource
 from osrdyne_infra.password import Password
 from osrdyne_jobs.database.preparation import prepare, retire, roles_in_use
 from osrdyne_jobs.errors import NotPrepared
@@ -118,8 +119,8 @@ def _secret(password: pulumi.Output[str], address: Any) -> pulumi.Output[str]:
     return pulumi.Output.secret(password.apply(address))
 
 
-class _Database(dynamic.Resource, module="osrdyne", name="JobsDatabase"):
+class _Database(OwnResource, kind="JobsDatabase", provider=_Databases):
     """Ensures that database, users and rights are there."""
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
-        super().__init__(_Databases(), name, inputs, opts)
+        super().__init__(name, inputs, opts)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pulumi
-from pulumi import dynamic
 
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.guard import Provider, access, kept, management, plainly
+from osrdyne_infra.package.resource import OwnResource
 from osrdyne_pool import limits
 from osrdyne_pool.topology import Topology
 
@@ -31,7 +31,7 @@ class _Limits(Provider):
         return kept(props)
 
 
-class Limits(dynamic.Resource, module="osrdyne", name="Limits"):
+class Limits(OwnResource, kind="Limits", provider=_Limits):
     """Ensures that the broker keeps the limits of a stack's pools."""
 
     def __init__(
@@ -42,4 +42,4 @@ class Limits(dynamic.Resource, module="osrdyne", name="Limits"):
             "of_vhost": limits.largest(topology.vhost_limits for topology in declared),
             "of_users": {user.name: dict(user.limits) for topology in declared for user in topology.users},
         }
-        super().__init__(_Limits(), name, inputs, opts)
+        super().__init__(name, inputs, opts)

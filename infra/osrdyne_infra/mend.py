@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi import dynamic
 
 from osrdyne_infra.broker.lost_queues import find
 from osrdyne_infra.broker.management import Management
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_infra.guard import Provider, access, kept, management, plainly
+from osrdyne_infra.package.resource import OwnResource
 from osrdyne_pool.topology import Topology
 
 
@@ -58,7 +58,7 @@ def as_declared(declared: Topology) -> dict[str, Any]:
     }
 
 
-class Mend(dynamic.Resource, module="osrdyne", name="Mend"):
+class Mend(OwnResource, kind="Mend", provider=_Mends):
     """Ensures that the static queues of a pool which the broker lost are declared again."""
 
     def __init__(
@@ -75,4 +75,4 @@ class Mend(dynamic.Resource, module="osrdyne", name="Mend"):
             "declared": json.dumps(as_declared(declared), sort_keys=True),
             "lost": lost,
         }
-        super().__init__(_Mends(), name, inputs, opts)
+        super().__init__(name, inputs, opts)

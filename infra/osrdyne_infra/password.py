@@ -8,6 +8,8 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
+from osrdyne_infra.package.resource import OwnResource
+
 
 class _Provider(dynamic.ResourceProvider):
     """Makes 256 random bits of text; another `turn` makes another password in its place."""
@@ -23,7 +25,7 @@ class _Provider(dynamic.ResourceProvider):
         return dynamic.DiffResult(changes=changed, replaces=["turn"] if changed else [])
 
 
-class Password(dynamic.Resource, module="osrdyne", name="Password"):
+class Password(OwnResource, kind="Password", provider=_Provider):
     """The password of one broker user."""
 
     password: pulumi.Output[str]
@@ -31,4 +33,4 @@ class Password(dynamic.Resource, module="osrdyne", name="Password"):
     def __init__(self, name: str, turn: str, opts: pulumi.ResourceOptions) -> None:
         hidden = pulumi.ResourceOptions(additional_secret_outputs=["password"])
         merged = pulumi.ResourceOptions.merge(opts, hidden)
-        super().__init__(_Provider(), name, {"turn": turn, "password": None}, merged)
+        super().__init__(name, {"turn": turn, "password": None}, merged)

@@ -34,6 +34,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     if needed & {"make_stack", "stack", "newest", "cluster"}:
         building.programs()
+    if "yaml_project" in needed:
+        building.yaml_host()
     if "cluster" in needed:
         for name in MODULES:
             binaries(name)

@@ -44,6 +44,17 @@ RECIPES = (
     ),
 )
 
+#: The host of programs in YAML, which need no toolchain of their own: those of another language than ours.
+YAML = Recipe(
+    MODULES / "yaml-host",
+    {"pulumi-language-yaml": "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"},
+)
+
+
+def yaml_host() -> Path:
+    """Return the folder of the host of YAML, built unless it is there. Raises BuildFailed and GoMissing."""
+    return built("pulumi", YAML)
+
 
 def released() -> Path | None:
     """Return the folder of the Kubernetes provider that users have, where Pulumi has installed it on this machine.
