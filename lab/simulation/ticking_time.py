@@ -52,7 +52,7 @@ class TickingLoop(VirtualLoop):
         while True:
             if not ready and not self._stopping:
                 if not self._ticks:
-                    raise RunStalled
+                    raise RunStalled("nothing is left that could happen")
                 tick = heappop(self._ticks)
                 self.now = max(self.now, tick / TICKS)
                 ready.extend(timer for _, _, timer in sorted(self._due.pop(tick)))

@@ -31,8 +31,12 @@ EPOCH_MS = 1_750_000_000_000
 _MANY, _HALF, _LONGEST_WAIT = 100, 0.5, 86400.0
 
 
+#: Turns of the loop at one time after which a run counts as an endless loop. The most that a seed needs is some dozens.
+_MOST_TURNS = 100_000
+
+
 class RunStalled(Exception):
-    """Nothing is left that could ever happen, and the run has not ended."""
+    """The run does not end: nothing is left that could ever happen, or it goes round without waiting for time."""
 
 
 class _NumberedTask(asyncio.Task[Any]):
@@ -149,13 +153,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Run until the loop is stopped, in asyncio's own order, that of timers of the same time included."""
         ready = self._ready
+        moved_at, turns = self.now, 0
         while True:
+            turns += 1
+            if self.now > moved_at:
+                moved_at, turns = self.now, 0
+            elif turns > _MOST_TURNS:
+                raise RunStalled(f"the clock stood still at {self.now} for {_MOST_TURNS} turns of the loop")
             if self.cancelled_timers:
                 self._forget_cancelled()
             timers = self._timers
             if not ready and not self._stopping:
                 if not timers:
-                    raise RunStalled
+                    raise RunStalled("nothing is left that could happen")
                 # Instead of waiting for I/O the clock moves.
                 wait = min(timers[0][0] - self.now, _LONGEST_WAIT)
                 if wait > 0:
@@ -165,6 +175,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 timer = heappop(timers)[1]
                 timer._scheduled = False
                 ready.append(timer)
+                # A real clock has reached the time of a timer soon after it fires: one that is set again must not find
+                # the clock where it was.
+                self.now = max(self.now, timer._when)
             self._run_ready()
             if self._stopping:
                 return
