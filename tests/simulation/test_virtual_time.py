@@ -30,9 +30,12 @@ def test_a_program_that_waits_anew_until_its_time_has_come_gets_there() -> None:
 
 
 def test_a_program_that_never_waits_for_time_ends_the_run_with_an_error() -> None:
+    def again() -> None:
+        asyncio.get_running_loop().call_soon(again)
+
     async def program() -> None:
-        while True:
-            await asyncio.sleep(0)
+        again()
+        await asyncio.Event().wait()
 
     with pytest.raises(RunStalled, match="the clock stood still"):
         virtual_time.run(1, program)
