@@ -7,8 +7,10 @@ wheels ask for, and no more. tests/release does the same from an index, with wha
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -72,6 +74,20 @@ def test_osrdyne_brings_client_worker_daemon_and_command_and_little_else(
     ours = sum(wheels.files[name].stat().st_size * 4 for name in names & wheels.files.keys())
     sizes = {name: size(name) for name in names - wheels.files.keys()}
     assert (ours + sum(sizes.values())) * COMPILED < FEWER_BYTES_THAN, sizes
+
+
+def test_the_plugin_of_the_pulumi_package_serves_from_its_wheel_and_ends_with_its_engine(
+    installed: Callable[[str], Environment],
+) -> None:
+    made = installed("osrdyne-infra")
+    # A shell stands for the engine: it starts the plugin, which says its port on a line of its own.
+    script = f"{made.program('pulumi-resource-osrdyne')} 127.0.0.1:1 & echo $!; wait"
+    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True, env={}) as engine:
+        assert engine.stdout is not None
+        plugin, port = int(engine.stdout.readline()), int(engine.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS):
+            engine.kill()
+    until(lambda: not Path(f"/proc/{plugin}").exists(), what="the plugin ends")
 
 
 SETTINGS = """
