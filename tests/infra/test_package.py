@@ -22,6 +22,7 @@ from testbed.pulumi.building import yaml_host
 from testbed.pulumi.stack import CommandResult, Project
 from tests.infra import declaring
 from tests.infra.conftest import Stack
+from tests.infra.test_components import give
 from tests.infra.test_refusals import ORPHANS
 
 PAGE = Path(__file__).parents[2] / "docs/howto/pulumi-package.md"
@@ -84,10 +85,6 @@ def yaml_project(newest: Stack, tmp_path: Path) -> YamlProject:
     made.must("stack", "init", made.stack)
     give(made, newest.broker.admin_password)
     return made
-
-
-def give(project: YamlProject, password: str) -> None:
-    project.must("config", "set", "--stack", project.stack, "--secret", "admin_password", stdin=password)
 
 
 def test_a_program_in_another_language_has_pools_that_are_guarded(newest: Stack, yaml_project: YamlProject) -> None:
