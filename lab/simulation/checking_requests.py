@@ -44,6 +44,8 @@ class _Request:
     served: int = 0
     #: Something outside the system destroyed a copy: its operator, or the removal of a policy.
     destroyed: bool = False
+    #: The same, of its dead letter: the daemon answers first, and may have no letter to keep then.
+    letter_destroyed: bool = False
     #: A copy was in a queue that the broker lost.
     lost_by_broker: bool = False
     #: When an answer to it was first published, and when a worker first served it.
@@ -142,7 +144,9 @@ class RequestChecks(Checks):
 
     def _destroyed(self, event: Event) -> None:
         if event.message is not None and not event.actor.startswith("daemon"):
-            self._requests[name_of(event.message)].destroyed = True
+            request = self._requests[name_of(event.message)]
+            request.destroyed = True
+            request.letter_destroyed |= event.place == NAMES.dead_letter_queue
 
     def _lost_by_broker(self, event: Event) -> None:
         if event.message is None:
@@ -194,7 +198,8 @@ class RequestChecks(Checks):
         for _, status in request.answers:
             if status not in self._allowed(plan, request):
                 self._verdict.unexpected.append(f"{name} ({plan.do}, key {plan.routing_key!r}) was answered {status}")
-            if status == statuses.DELIVERY_LIMIT and not (request.poisoned or self._queues_with(name)):
+            kept = request.poisoned or request.letter_destroyed or self._queues_with(name)
+            if status == statuses.DELIVERY_LIMIT and not kept:
                 self._break(1, f"{name} was answered delivery_limit, and no copy was kept")
         if not request.answers:
             self._judge_unanswered(plan, request)
