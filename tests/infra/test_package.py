@@ -8,16 +8,19 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pulumi
 import pytest
+import yaml  # type: ignore[import-untyped]
 from google.protobuf import json_format, struct_pb2
 
 import versions
-from osrdyne_infra.components.arguments import PoolArguments
+from osrdyne_infra.components.arguments import broker_settings, pool_settings
+from osrdyne_infra.configuration import HIDDEN
 from osrdyne_infra.guard import known_later
 from osrdyne_infra.package import plugin
-from osrdyne_infra.package.pools import Pools
+from osrdyne_infra.package.pools import BrokerOnCluster, Pools
 from osrdyne_infra.package.resource import PROVIDERS, Registration
-from osrdyne_infra.package.schema import OUTPUTS, POOLS, SETTINGS, schema
+from osrdyne_infra.package.schema import COMPONENTS, schema
 from testbed.pulumi.building import yaml_host
 from testbed.pulumi.stack import CommandResult, Project
 from tests.infra import declaring
@@ -65,6 +68,7 @@ def written(stack: Stack, project: YamlProject) -> None:
         # A whole number comes to the plugin as a float.
         "unbind_delay: PT10M": "unbind_delay: 600",
         "instance: trial": f"instance: '{stack.instance}'",
+        "outputs:": "outputs:\n  databases: ${trains.databases}\n  namespaces: ${trains.namespaces}",
     }
     for old, new in given.items():
         assert old in program, old
@@ -72,15 +76,20 @@ def written(stack: Stack, project: YamlProject) -> None:
     (project.directory / "Pulumi.yaml").write_text(program)
 
 
-@pytest.fixture
-def yaml_project(newest: Stack, tmp_path: Path) -> YamlProject:
-    """A project that has the package, and a stack."""
-    directory = tmp_path / "own"
+def project_with_package(directory: Path) -> YamlProject:
+    """A project in a new folder, which has the package, and no program yet."""
     directory.mkdir()
     made = YamlProject(directory, passphrase="phrase")
     (directory / "Pulumi.yaml").write_text("name: trains\nruntime: yaml\n")
     made.must("plugin", "install", "resource", "osrdyne", versions.current(), "--file", str(PLUGIN))
     made.must("package", "add", "osrdyne")
+    return made
+
+
+@pytest.fixture
+def yaml_project(newest: Stack, tmp_path: Path) -> YamlProject:
+    """A project with the program of the page, and a stack."""
+    made = project_with_package(tmp_path / "own")
     written(newest, made)
     made.must("stack", "init", made.stack)
     give(made, newest.broker.admin_password)
@@ -107,7 +116,9 @@ def test_a_program_in_another_language_has_pools_that_are_guarded(newest: Stack,
     again = project.up("--expect-no-changes")
     assert again.code == 0, again.text
     assert len(newest.users()) == 6
-    addresses = project.outputs()["addresses"]["core"]
+    outputs = project.outputs()
+    assert (outputs["databases"], outputs["namespaces"]) == ({}, {})
+    addresses = outputs["addresses"]["core"]
     assert {"client", "worker", "daemon", "daemon-management"} <= set(addresses)
 
     # No resource is one that the Python on PATH would serve, and no password is in the clear
@@ -127,6 +138,27 @@ def test_a_program_in_another_language_has_pools_that_are_guarded(newest: Stack,
     assert project.destroy().code == 0
     assert newest.vhost not in newest.vhosts()
     assert newest.users() == set()
+
+
+@pytest.mark.fast
+def test_the_package_declares_on_a_cluster_what_our_own_program_does() -> None:
+    pools, broker = declaring.settings(**declaring.RELAY, **declaring.JOBS), declaring.broker_settings()
+
+    made, of_ours = declaring.declared(lambda: have(Pools("trains", pools))), declaring.pools(pools)
+    assert in_the_clear(made) == in_the_clear(of_ours)
+    assert made.objects.keys() == of_ours.objects.keys()
+    assert len(made.databases) == 1
+    deployed = declaring.declared(lambda: have(BrokerOnCluster("broker", broker)))
+    assert deployed.objects == declaring.deployed(broker).objects
+
+
+def have(_: pulumi.ComponentResource) -> None:
+    """Return nothing of a component that is declared."""
+
+
+def in_the_clear(found: declaring.DeclaredObjects) -> dict[tuple[str, str], declaring.Inputs]:
+    """The objects without Secrets, in which a password differs by the name of its component."""
+    return {key: made for key, made in found.objects.items() if key[0] != "Secret"}
 
 
 def kinds_of_two() -> set[str]:
@@ -150,16 +182,31 @@ def test_what_is_ours_is_of_the_package_in_its_plugin_and_dynamic_in_a_program(m
 
 
 @pytest.mark.fast
-def test_the_schema_and_the_page_have_the_same_settings() -> None:
-    made = schema("1.2.3")["resources"][POOLS]
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_the_schema_and_the_page_have_the_same_settings(component: str) -> None:
+    made, described = schema("1.2.3")["resources"][component], COMPONENTS[component]
 
-    rows = re.findall(r"^\| `(\w+)` \| (yes|no) ", PAGE.read_text(), re.MULTILINE)
+    page = PAGE.read_text().partition(f"### `{component.rpartition(':')[2]}`\n")[2].partition("###")[0]
+    lines = re.findall(r"^\| (`.+`) \| (yes|no) ", page, re.MULTILINE)
+    rows = [(name, needed) for names, needed in lines for name in re.findall(r"\w+", names)]
     assert {name for name, _ in rows} == made["inputProperties"].keys()
     assert {name for name, needed in rows if needed == "yes"} == set(made["requiredInputs"])
-    assert SETTINGS.keys() <= PoolArguments.__annotations__.keys()
-    assert made["inputProperties"]["admin_password"]["secret"]
-    assert not made["inputProperties"]["admin_password"].get("plain")
-    assert made["properties"].keys() == OUTPUTS.keys()
+    assert described.arguments.__annotations__.keys() == described.settings.keys()
+    assert made["properties"].keys() == described.outputs.keys()
+    for name, taken in made["inputProperties"].items():
+        assert (taken.get("secret", False), taken.get("plain", False)) == (name in HIDDEN, name not in HIDDEN)
+
+
+@pytest.mark.fast
+def test_what_the_page_shows_is_taken() -> None:
+    program, on_cluster, broker = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL))
+
+    pools = pool_settings(**{**program["resources"]["trains"]["properties"], **on_cluster})
+    assert pools.cluster
+    assert pools.relay
+    assert [pool.jobs is not None for pool in pools.pools] == [True, False]
+    given = {**broker["resources"]["broker"]["properties"], "admin_password": "word"}
+    assert broker_settings(**given).deployment.kind == "statefulset"
 
 
 @pytest.mark.fast

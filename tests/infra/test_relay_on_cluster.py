@@ -93,9 +93,9 @@ def capitals(request: RelayRequest) -> bytes:
     return request.body.upper()
 
 
-def worker(url: str) -> AbstractContextManager[None]:
-    """A worker that polls for LAX at a node."""
-    return working_in_thread(url, "core/LAX", capitals, token=WORKER)
+def worker(url: str, place: str = "core/LAX") -> AbstractContextManager[None]:
+    """A worker that polls for a place at a node."""
+    return working_in_thread(url, place, capitals, token=WORKER)
 
 
 def ask(stack: OnCluster, body: bytes) -> bytes:

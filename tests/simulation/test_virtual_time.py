@@ -10,7 +10,7 @@ from simulation import virtual_time
 from simulation.virtual_time import RunStalled
 
 
-def test_a_program_that_waits_anew_until_its_time_has_come_gets_there() -> None:
+def test_a_program_that_waits_again_for_the_same_time_reaches_it() -> None:
     """A timer that is due within the clock's resolution fires at once, while its time has not come."""
     waits: list[float] = []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NotRequired, Required, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack
 
 import pulumi
 
@@ -47,14 +47,14 @@ class PoolArguments(TypedDict, total=False):
     pipeline_s3_secret_key: str
 
 
-class BrokerArguments(TypedDict):
+class BrokerArguments(TypedDict, total=False):
     """What a broker on a cluster may be given."""
 
-    broker_deployment: Table
-    admin_password: str
-    kubernetes: Table
-    kubeconfig: NotRequired[str]
-    adopt: NotRequired[bool]
+    broker_deployment: Required[Table]
+    admin_password: Required[str]
+    kubernetes: Required[Table]
+    kubeconfig: str
+    adopt: bool
 
 
 def pool_settings(**given: Unpack[PoolArguments]) -> StackSettings:

@@ -29,11 +29,11 @@ from pulumi.runtime import proto, rpc
 from pulumi.runtime.proto import provider_pb2_grpc
 
 from osrdyne_infra import jobs_database, limits, mend, password  # noqa: F401 - each makes its resources known
-from osrdyne_infra.components.arguments import pool_settings
+from osrdyne_infra.components.arguments import broker_settings, pool_settings
 from osrdyne_infra.errors import InfraError
-from osrdyne_infra.package.pools import Pools
+from osrdyne_infra.package.pools import BrokerOnCluster, Pools
 from osrdyne_infra.package.resource import PROVIDERS, Registration
-from osrdyne_infra.package.schema import POOLS, SETTINGS, schema
+from osrdyne_infra.package.schema import COMPONENTS, POOLS, schema
 from osrdyne_runtime.console.streams import guarded
 
 #: How the engine's protocol marks a table that stands for a value, and which: a secret, or what an output has.
@@ -54,12 +54,18 @@ class Package(Provider):
         self, name: str, resource_type: str, inputs: Any, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
         """Declare a component. Raises InfraError."""
-        if resource_type != POOLS:
-            raise InfraError(f"{resource_type} is not in this package; it has {POOLS}")
-        if unknown := sorted(inputs.keys() - SETTINGS.keys()):
-            raise InfraError(f"{', '.join(unknown)}: not in this package; {POOLS} takes {', '.join(SETTINGS)}")
-        made = Pools(name, pool_settings(**{name: setting(value) for name, value in inputs.items()}), options)
-        return ConstructResult(made.urn, {"vhost": made.vhost, "addresses": made.addresses})
+        if (component := COMPONENTS.get(resource_type)) is None:
+            raise InfraError(f"{resource_type} is not in this package; it has {', '.join(COMPONENTS)}")
+        if unknown := sorted(inputs.keys() - component.settings.keys()):
+            known = ", ".join(component.settings)
+            raise InfraError(f"{', '.join(unknown)}: not in this package; {resource_type} takes {known}")
+        given = {name: setting(value) for name, value in inputs.items()}
+        made: Pools | BrokerOnCluster
+        if resource_type == POOLS:
+            made = Pools(name, pool_settings(**given), options)
+        else:
+            made = BrokerOnCluster(name, broker_settings(**given), options)
+        return ConstructResult(made.urn, {name: getattr(made, name) for name in component.outputs})
 
 
 def plainly(answer: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:

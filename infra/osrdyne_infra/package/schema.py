@@ -6,36 +6,82 @@ Names are those of a stack's file and of `PoolArguments`, as errors name them to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Required, get_args, get_origin, get_type_hints
 
 import pulumi
 
-from osrdyne_infra.components.arguments import LATE, PoolArguments
+from osrdyne_infra.components.arguments import BrokerArguments, PoolArguments
+from osrdyne_infra.configuration import HIDDEN
 from osrdyne_infra.package.resource import PACKAGE
 
-#: The type of the component.
-POOLS = f"{PACKAGE}:index:Pools"
-#: What the component takes, and what it is for. The settings of a cluster, jobs and relays are not in the package yet.
-SETTINGS: Mapping[str, str] = {
-    "broker": "Where the broker is, and its administrator.",
-    "admin_password": "The administrator's password, which may be an output.",
-    "vhost": "The vhost, which is of these pools alone.",
-    "instance": "Name of this deployment, with which its broker users end.",
-    "pools": "The pools, each with its name and settings.",
-    "lose_messages_of": "The pools whose messages may be lost.",
-    "mend_lost_queues": "Whether queues that the broker lost are declared again.",
-    "rotate": "By pool and role, a text that makes a new password when it changes.",
-    "adopt": "Whether what is on the broker already is taken over.",
-}
-#: What it gives.
-OUTPUTS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "vhost": ("Name of the vhost, known once it is there.", {"type": "string"}),
-    "addresses": (
-        "By pool and role: where clients, workers and daemons find the broker.",
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_TEXTS: Mapping[str, Any] = {"type": "object", "additionalProperties": _TEXT}
+_BY_POOL: Mapping[str, Any] = {"type": "object", "additionalProperties": _TEXTS, "secret": True}
+
+
+@dataclass(frozen=True)
+class Component:
+    """What one component takes and gives."""
+
+    description: str
+    #: What `settings` are of.
+    arguments: type
+    #: Each with what it is for.
+    settings: Mapping[str, str]
+    #: Each with what it is, and its kind.
+    outputs: Mapping[str, tuple[str, Mapping[str, Any]]]
+
+
+#: Types of the components.
+POOLS, BROKER = f"{PACKAGE}:index:Pools", f"{PACKAGE}:index:BrokerOnCluster"
+COMPONENTS: Mapping[str, Component] = {
+    POOLS: Component(
+        "A vhost with all of its pools, on a broker that is there.",
+        PoolArguments,
         {
-            "type": "object",
-            "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
-            "secret": True,
+            "broker": "Where the broker is, and its administrator.",
+            "admin_password": "The administrator's password, which may be an output.",
+            "vhost": "The vhost, which is of these pools alone.",
+            "instance": "Name of this deployment, with which its broker users end.",
+            "pools": "The pools, each with its name and settings.",
+            "lose_messages_of": "The pools whose messages may be lost.",
+            "mend_lost_queues": "Whether queues that the broker lost are declared again.",
+            "rotate": "By pool and role, a text that makes a new password when it changes.",
+            "adopt": "Whether what is on the broker already is taken over.",
+            "kubernetes": "The cluster on which daemons and workers run; without it none do.",
+            "kubeconfig": "The credentials of the cluster; by default those of this machine.",
+            "workers": "By pool, the workers on the cluster.",
+            "jobs": "The database server of pools with jobs.",
+            "jobs_admin_password": "The password of its administrator, which may be an output.",
+            "relay": "The relay on the cluster, for pools whose workers poll.",
+            "relay_key": "The private key of its nodes, for TLS.",
+            "relay_s3_access_key": "The access key of the relay's bucket.",
+            "relay_s3_secret_key": "The secret key of the relay's bucket.",
+            "pipeline": "The pipeline that runs on the cluster by itself.",
+            "pipeline_s3_access_key": "The access key of the pipeline's bucket.",
+            "pipeline_s3_secret_key": "The secret key of the pipeline's bucket.",
+        },
+        {
+            "vhost": ("Name of the vhost, known once it is there.", _TEXT),
+            "addresses": ("By pool and role: where clients, workers and daemons find the broker.", _BY_POOL),
+            "databases": ("By pool and role: where programs find the database of jobs.", _BY_POOL),
+            "namespaces": ("By pool: its namespace on the cluster.", _TEXTS),
+        },
+    ),
+    BROKER: Component(
+        "A RabbitMQ on a cluster, for pools.",
+        BrokerArguments,
+        {
+            "broker_deployment": "How the broker is made, and its administrator.",
+            "admin_password": "The password that its administrator gets.",
+            "kubernetes": "The cluster and the namespace.",
+            "kubeconfig": "The credentials of the cluster; by default those of this machine.",
+            "adopt": "Whether objects that are there already are taken over.",
+        },
+        {
+            "management": ("Address of its management API in the cluster.", _TEXT),
+            "amqp": ("Its address of AMQP in the cluster.", _TEXT),
         },
     ),
 }
@@ -43,31 +89,33 @@ OUTPUTS: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 def schema(version: str) -> dict[str, Any]:
     """Return the schema of a version of the package."""
-    # Types of Pulumi name others of their module.
-    hints = get_type_hints(PoolArguments, localns=vars(pulumi.output), include_extras=True)
-    inputs = {name: {"description": text, **_taken(name, hints[name])} for name, text in SETTINGS.items()}
     return {
         "name": PACKAGE,
         "version": version,
         "description": "Pools of osrdyne on a RabbitMQ broker",
         "license": "MIT",
         "language": {"python": {"respectSchemaVersion": True}, "nodejs": {"respectSchemaVersion": True}},
-        "resources": {
-            POOLS: {
-                "isComponent": True,
-                "description": "A vhost with all of its pools, on a broker that is there.",
-                "inputProperties": inputs,
-                "requiredInputs": [name for name in inputs if get_origin(hints[name]) is Required],
-                "properties": {name: {"description": text, **kind} for name, (text, kind) in OUTPUTS.items()},
-                "required": list(OUTPUTS),
-            }
-        },
+        "resources": {kind: _resource(component) for kind, component in COMPONENTS.items()},
+    }
+
+
+def _resource(component: Component) -> dict[str, Any]:
+    # Types of Pulumi name others of their module.
+    hints = get_type_hints(component.arguments, localns=vars(pulumi.output), include_extras=True)
+    inputs = {name: {"description": text, **_taken(name, hints[name])} for name, text in component.settings.items()}
+    return {
+        "isComponent": True,
+        "description": component.description,
+        "inputProperties": inputs,
+        "requiredInputs": [name for name in inputs if get_origin(hints[name]) is Required],
+        "properties": {name: {"description": text, **kind} for name, (text, kind) in component.outputs.items()},
+        "required": list(component.outputs),
     }
 
 
 def _taken(name: str, hint: Any) -> dict[str, Any]:
-    """Return the kind of a setting: all but passwords are known before anything is made."""
-    return {"type": "string", "secret": True} if name in LATE else kind(hint)
+    """Return the kind of a setting. Secrets come as outputs in many languages; all else is known before it is made."""
+    return {**_TEXT, "secret": True} if name in HIDDEN else kind(hint)
 
 
 def kind(hint: Any) -> dict[str, Any]:
