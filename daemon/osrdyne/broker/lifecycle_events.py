@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from osrdyne.state.worker_ends import LONGEST_REASON_OF_REQUEST
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events, headers
 
 #: Longest request id that an event repeats, in characters.
 _REQUEST_ID_LENGTH = 255
-#: Longest reason of a request's end, in characters.
-_REASON_LENGTH = 500
 
 
 class LifecycleEvents:
@@ -40,7 +39,7 @@ class LifecycleEvents:
         Never raises: an event that cannot be sent (a foreign message's key or id) must not fail its request.
         """
         identity = request_id if isinstance(request_id, str) else None
-        why = {} if reason is None else {headers.X_REASON: " ".join(reason.split())[:_REASON_LENGTH]}
+        why = {} if reason is None else {headers.X_REASON: " ".join(reason.split())[:LONGEST_REASON_OF_REQUEST]}
         self._line.send(
             key,
             [

@@ -15,6 +15,7 @@ from osrdyne.broker.publisher import MessageRefused, Publisher
 from osrdyne.failures import dead_letter_rules
 from osrdyne.metrics import Metrics
 from osrdyne.state.delivery_history import PastDelivery
+from osrdyne.state.worker_ends import LONGEST_REASON_OF_REQUEST
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, headers
@@ -25,8 +26,6 @@ log = logging.getLogger(__name__)
 
 #: Bytes of an entry's identity in the poison inventory: short enough to be typed.
 _ID_BYTES = 6
-#: Longest reason that a reply carries, in characters.
-_REASON_LENGTH = 500
 #: How long a refused reply is tried again, and the longest pause between two tries.
 _RETRY_SECONDS = 15.0
 _LONGEST_PAUSE_SECONDS = 4.0
@@ -86,7 +85,7 @@ class ErrorReplies:
             return False
         given: dict[str, object] = {
             headers.X_STATUS: headers.status_for(message.properties.headers, status),
-            headers.X_REASON: reason[:_REASON_LENGTH],
+            headers.X_REASON: reason[:LONGEST_REASON_OF_REQUEST],
         }
         if expired_at is not None:
             given[headers.X_EXPIRED_AT] = expired_at

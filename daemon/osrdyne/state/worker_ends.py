@@ -18,6 +18,8 @@ MOST_KEYS = 100
 MOST_OF_KEY = 3
 #: Longest sentence of an end, in characters.
 LONGEST_REASON = 800
+#: Longest reason of a request's end, which repeats that sentence after one of its own.
+LONGEST_REASON_OF_REQUEST = LONGEST_REASON + 200
 
 
 @dataclass(frozen=True, slots=True)
