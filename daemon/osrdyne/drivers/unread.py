@@ -39,7 +39,7 @@ class UnreadChanges:
         self._news.set()
 
     def refused(self, key: str, error: DriverError) -> None:
-        """Add that a start was refused. An engine that is away has not tried it: that is no end of a worker."""
+        """Add that a start was refused. An engine that is away has not tried it, and so no worker has ended."""
         self.tell(Change(key, str(error), None if is_away(error) else WorkerEnd(How.NO_START)))
 
     def lose(self, reason: str) -> None:

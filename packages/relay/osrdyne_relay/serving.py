@@ -283,7 +283,7 @@ class Inbox:
         if now >= self._looks.due and not self._looking:
             await self._look()
         elif now < deadline:
-            # Whoever looks wakes the others.
+            # The task that looks wakes the others.
             await self._sleep(deadline if self._looking else min(deadline, self._looks.due))
         return None
 
