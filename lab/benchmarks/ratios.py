@@ -13,7 +13,7 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle of several values, and how far they lie apart."""
+    """The median of several values, the lowest and the highest."""
 
     median: float
     low: float
@@ -38,7 +38,7 @@ def ratios(ours: Sequence[float], peer: Sequence[float]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a ratio should be: at least `limit`, or at most."""
+    """What a ratio should be: at least `limit`, or at most with `at_most`."""
 
     limit: float
     at_most: bool = False
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the result. Without a peer there is no ratio, and without a target it is for information."""
+    """One line of the result. Without a peer it has no ratio, and without a target its ratio is not judged."""
 
     measure: str
     unit: str
@@ -66,7 +66,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """None when there is nothing to meet."""
+        """Whether the ratio meets the target; None without one of them."""
         return None if self.target is None or self.ratio is None else self.target.met_by(self.ratio)
 
 

@@ -332,11 +332,11 @@ class Rig:
     def until_true(self, holds: Callable[[], object], *, within: float = 30.0, what: str = "") -> None:
         until(lambda: bool(holds()), within=within, what=what)
 
-    def is_empty(self, *, but: tuple[str, ...] = ()) -> bool:
+    def is_empty(self) -> bool:
         """Say whether no queue holds a request, ready or unacknowledged; what was kept as poison is at its end."""
         names = self.pool.names
         inventory = (names.poison_queue, names.unanswered_queue, names.waiting_queue, names.parked_queue)
-        kept = {names.activity_queue, names.events_stream, *inventory, names.leader_queue, *but}
+        kept = {names.activity_queue, names.events_stream, *inventory, names.leader_queue}
         queues = self.broker.management.get("queues", VHOST)
         return all(
             queue.get("messages", 0) == 0

@@ -311,7 +311,7 @@ def _engine(world: World, what: str) -> Undo:
 
 
 def _clock_jumps(world: World, fault: Fault) -> Undo:
-    world.daemons[fault.number % len(world.daemons)].clock.skew += fault.amount
+    world.daemons[fault.number % len(world.daemons)].clock.skew += fault.jump
     return None
 
 

@@ -36,11 +36,11 @@ class Kind(Enum):
 ANSWER, CRASH, HANG, REJECT, REQUEUE, REQUEUE_ONCE = "answer", "crash", "hang", "reject", "requeue", "requeue once"
 #: How a worker group starts; of a taken key it cannot, because its queue's name is that of a foreign queue.
 STARTS, REFUSED, SLOW, DEAF, EXITS, TAKEN = "starts", "refused", "slow", "deaf", "exits", "taken"
-#: Starts that no worker comes of, as the engine says each time.
+#: Starts of which the engine says each time that there is no worker.
 NEVER_STARTS = (REFUSED, EXITS)
 #: Where a client reads its replies.
 DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
-#: Seconds after the broker's return in which a key whose queue was lost answers again, whatever it takes to notice.
+#: Seconds after the broker's return within which a key whose queue was lost answers again.
 MOST_RETURN_SECONDS = 60.0
 #: Seconds that the broker is down at least and at most when it is killed.
 DOWN_SECONDS = (0.3, 5.0)
@@ -94,14 +94,16 @@ class RequestPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong at `at`, and is over at `until`. `what` names it; see `faults`."""
+    """Something that goes wrong at `at`, and is over at `until`, in seconds. `what` names it; see `faults`."""
 
     what: str
     at: float
     until: float
+    #: Chooses among what the fault may hit, such as which daemon, or which of its next broker operations.
     number: int = 0
     key: str = ""
-    amount: float = 0.0
+    #: Seconds by which a wall clock jumps.
+    jump: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +117,27 @@ class Scenario:
     keys: tuple[KeyPlan, ...]
     requests: tuple[RequestPlan, ...]
     faults: tuple[Fault, ...]
-    #: When a second daemon starts, if one does.
+    #: When a second daemon starts, in seconds; None without one.
     standby_at: float | None = None
     #: New keys that a client may wake at once; beyond them it has to wait for a minute.
     new_keys: int = MANY_NEW_KEYS
-    #: The load and all faults are over then, in seconds.
+    #: When the load and all faults are over, in seconds.
     end: float = 0.0
-    #: Engine faults of keys are over then, too: what they delayed has to be brought to an end.
+    #: Seconds after that within which what they delayed has to come to an end.
     settle: float = 700.0
-    by_name: dict[str, RequestPlan] = field(default_factory=dict, compare=False)
     clients: int = 2
     #: Of a worker of the worker library: requests in hand, and whether all of them are begun at once.
     prefetch: int = 1
     all_begun: bool = False
+    #: The requests, by name.
+    by_name: dict[str, RequestPlan] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {request.name: request for request in self.requests})
 
 
 _FAULTS = {
-    # what: (weight, shortest, longest)
+    # what: (weight, shortest and longest in seconds)
     "daemon killed": (10, 0.0, 8.0),
     "daemon cut": (8, 0.0, 0.0),
     "daemon half open": (3, 0.0, 0.0),
@@ -167,11 +173,12 @@ _FAULTS = {
 }
 
 
-#: What may happen to a run of bad keys: it disturbs no other key.
+#: What a person may do in a run of bad keys: it disturbs no other key.
 _MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activity", "activity lost"] * 2))
 
 
-#: Of so many seeds one is a run of suspects, not by the seed's own numbers, with which the others stay what they were.
+#: One of so many seeds is a run of suspects, by its remainder. No random number decides it: a further one would change
+#: the runs of all other seeds.
 _SUSPECTS_EVERY, _SUSPECTS_AT = 20, 7
 
 
@@ -190,11 +197,11 @@ def scenario(seed: int) -> Scenario:
     keys = _keys(rng, kind)
     requests = _requests(rng, kind, keys, end)
     faults = (*_faults(rng, kind, keys, end), *_stands_still(seed, kind, requests, end))
-    # Nothing but the broker's own numbers then says that a key is in use: delays are as short as they can be.
-    unheard = [fault for fault in faults if fault.what == "activity lost"]
-    hasty = bool(unheard)
-    for fault in unheard[:1]:
-        requests = (*requests, *_late_in_the_life_of_a_key(rng, len(requests), fault.at, keys))
+    # Without events, only the broker's own counts say that a key is in use: delays are as short as they can be.
+    events_lost_at = next((fault.at for fault in faults if fault.what == "activity lost"), None)
+    hasty = events_lost_at is not None
+    if events_lost_at is not None:
+        requests = (*requests, *_late_in_the_life_of_a_key(rng, len(requests), events_lost_at, keys))
     pool = PoolSettings(
         "core",
         unbind_delay=4.0 if hasty else rng.choice((4.0, 10.0, 25.0)),
@@ -214,10 +221,9 @@ def scenario(seed: int) -> Scenario:
         tuple(sorted(requests, key=lambda request: request.at)),
         faults,
         standby_at=rng.uniform(0.0, end) if kind is Kind.STORM and rng.random() < 0.3 else None,
-        # Not of the seed's own numbers, which then stay what they were.
+        # Again without a random number.
         new_keys=1 if kind is Kind.STORM and seed % 10 == 0 else MANY_NEW_KEYS,
         end=max(end, *(request.at + 0.5 for request in requests)),
-        by_name={request.name: request for request in requests},
     )
 
 
@@ -226,7 +232,7 @@ def _keys(rng: random.Random, kind: Kind) -> tuple[KeyPlan, ...]:
     plans = []
     for number, key in enumerate(chosen):
         start = STARTS
-        # The first is always a healthy one, that others must not delay.
+        # The first key is always healthy: others must not delay it.
         if number and kind is not Kind.CALM and rng.random() < 0.45:
             start = rng.choice((REFUSED, SLOW, DEAF, EXITS, TAKEN))
         plans.append(KeyPlan(key, start, rng.uniform(0.05, 1.0)))
@@ -259,7 +265,7 @@ def _requests(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: fl
             )
         )
     if kind is not Kind.CALM and rng.random() < (0.4 if kind is Kind.STORM else 0.8):
-        # Also right before the others come, which it must not delay.
+        # It may come right before a burst, which it must not delay.
         result.append(_odd(rng, len(result), rng.choice((rng.uniform(0.0, end), 0.95, end / 2 - 0.05)), keys))
     return tuple(sorted(result, key=lambda request: request.at))
 
@@ -320,7 +326,7 @@ def _faults(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: floa
             rng.choice((-3600.0, -5.0, 5.0, 3600.0)),
         )
         result.append(fault)
-    return tuple(sorted(result, key=lambda request: request.at))
+    return tuple(sorted(result, key=lambda fault: fault.at))
 
 
 def _stands_still(seed: int, kind: Kind, requests: tuple[RequestPlan, ...], end: float) -> tuple[Fault, ...]:
@@ -342,19 +348,19 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
     """
     chosen = rng.sample(KEYS, rng.randint(7, 9))
     keys = tuple(KeyPlan(key, boot=rng.uniform(0.05, 1.0), kept=number < 6) for number, key in enumerate(chosen))
-    at = rng.uniform(4.0, 12.0)
-    end = at + MOST_RETURN_SECONDS + 15.0
-    wanted = [(at + rng.uniform(2.0, 30.0), "nul\0", ANSWER, 0)]
+    killed_at = rng.uniform(4.0, 12.0)
+    end = killed_at + MOST_RETURN_SECONDS + 15.0
+    wanted = [(killed_at + rng.uniform(2.0, 30.0), "nul\0", ANSWER, 0)]
     moment = 1.0
     while moment < end:
         wanted.append((moment, keys[0].key, ANSWER if rng.random() < 0.8 else REJECT, 0))
         moment += rng.uniform(2.0, 9.0)
     for plan in keys[1:]:
         if plan.kept:
-            wanted.append((at + rng.uniform(1.0, 20.0), plan.key, ANSWER, 0))
+            wanted.append((killed_at + rng.uniform(1.0, 20.0), plan.key, ANSWER, 0))
             continue
-        moments = [at + rng.uniform(0.0, 0.3) for _ in range(rng.randint(1, 3))]
-        moments += [at + rng.uniform(*span) for span in ((0.5, 8.0), (8.0, 25.0), (25.0, 50.0))]
+        moments = [killed_at + rng.uniform(0.0, 0.3) for _ in range(rng.randint(1, 3))]
+        moments += [killed_at + rng.uniform(*span) for span in ((0.5, 8.0), (8.0, 25.0), (25.0, 50.0))]
         moments.append(end + rng.uniform(0.0, 3.0))
         # A publish to a lost queue holds up its client, too, and only another one's can be an orphan meanwhile.
         wanted += [(moment, plan.key, ANSWER, rng.randint(1, 3)) for moment in moments]
@@ -362,10 +368,10 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
         RequestPlan(f"r{number}", at, key, do, rng.choice((0.01, 0.1, 1.0)), rng.choice((QUEUE, DIRECT)), client=client)
         for number, (at, key, do, client) in enumerate(sorted(wanted))
     )
-    faults = [Fault("queues lost", at, at + 10.0, rng.randint(0, 60))]
+    faults = [Fault("queues lost", killed_at, killed_at + 10.0, rng.randint(0, 60))]
     if rng.random() < 0.5:
-        # A queue without counts is not lost for that.
-        faults.append(Fault("queues uncounted", at, at + 40.0))
+        # A queue without counts is not lost just because of that.
+        faults.append(Fault("queues uncounted", killed_at, killed_at + 40.0))
     return Scenario(
         seed,
         Kind.LOST,
@@ -385,12 +391,11 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
         tuple(faults),
         end=end + 3.5,
         clients=4,
-        by_name={request.name: request for request in requests},
     )
 
 
 #: Seconds after which a key whose worker stays without consuming is served as before: the grace of its group, counts
-#: that are late, their interval, and a start.
+#: that are late, two of their intervals, and a start.
 BACK_SECONDS = 15.0 + 7.5 + 2 * 5.0 + 5.0
 #: What can keep events from the daemon while everything else works.
 EVENT_FAULTS = ("activity lost", "activity queue deleted", "activity exchange deleted", "activity revoked")
@@ -403,9 +408,9 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
     the worker library do. Or the worker of the busy key stays without consuming.
     """
     busy, other = (KeyPlan(key, boot=rng.uniform(0.05, 1.0)) for key in rng.sample(KEYS, 2))
-    at = rng.uniform(3.0, 12.0)
-    end = at + rng.uniform(80.0, 100.0)
-    wanted = [(1.0, other.key, 0.1), (at + rng.uniform(0.0, 5.0), other.key, rng.uniform(30.0, 50.0))]
+    fails_at = rng.uniform(3.0, 12.0)
+    end = fails_at + rng.uniform(80.0, 100.0)
+    wanted = [(1.0, other.key, 0.1), (fails_at + rng.uniform(0.0, 5.0), other.key, rng.uniform(30.0, 50.0))]
     moment = 1.0
     while moment < end:
         wanted.append((moment, busy.key, rng.choice((0.01, 0.1, 1.0))))
@@ -414,9 +419,9 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
         RequestPlan(f"r{number}", at, key, ANSWER, work, rng.choice((QUEUE, DIRECT)))
         for number, (at, key, work) in enumerate(sorted(wanted))
     )
-    fault = Fault("worker stays", at, at, rng.randint(0, 60), busy.key)
+    fault = Fault("worker stays", fails_at, fails_at, rng.randint(0, 60), busy.key)
     if kind is Kind.EVENTS:
-        fault = Fault(rng.choice(EVENT_FAULTS), at, end)
+        fault = Fault(rng.choice(EVENT_FAULTS), fails_at, end)
     return Scenario(
         seed,
         kind,
@@ -435,7 +440,6 @@ def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
         requests,
         (fault,),
         end=end,
-        by_name={request.name: request for request in requests},
     )
 
 
@@ -477,7 +481,6 @@ def _suspects(seed: int, rng: random.Random) -> Scenario:
         tuple(sorted(requests, key=lambda request: request.at)),
         (),
         end=max(moments) + 5.0,
-        by_name={request.name: request for request in requests},
         prefetch=rng.choice((1, 2, 8, 8)),
         all_begun=rng.random() < 0.4,
     )

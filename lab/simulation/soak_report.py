@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from osrdyne.state import delivery_history, worker_ends
 from osrdyne_amqp import lanes
 
-#: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
+#: Most entries of one container while no key is alive.
 IDLE_BOUND = 64
-_FIXED = {
+#: Containers with a bound of their own, by a part of their name: most entries.
+_OWN_BOUNDS = {
     "DeliveryHistory": delivery_history.MOST_REQUESTS,
     "WorkerEnds": worker_ends.MOST_KEYS * worker_ends.MOST_OF_KEY,
     "Bursts": 4096,
@@ -22,12 +23,12 @@ _FIXED = {
     # Of the daemon and of the client.
     "Lanes._proven": lanes.REMEMBERED,
     "ModelConnection._channels": 300,
-    # OpenSSL's codes, which are written down.
+    # A table of OpenSSL's codes, which does not change.
     "certificate_faults._FAULTS": 128,
 }
-#: How often as many keys as are alive one container may hold: heaps and debounces are tidied only now and then.
+#: Entries of one container for each key that is alive, at most: heaps and debounces are tidied only now and then.
 LIVE_FACTOR = 8
-#: How much more the last tenth may hold than the first: as a share, and in entries.
+#: The last tenth may hold this many times what the first held, and this many entries more.
 _GROWTH, _SLACK = 1.25, 64
 _MB = 1024 * 1024
 #: Findings of each kind that are printed.
@@ -36,8 +37,9 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How large things were at a moment of the run."""
+    """How large things were at one moment of the run."""
 
+    #: Virtual seconds since the run began.
     at: float
     #: Request queues on the broker.
     live: int
@@ -45,7 +47,7 @@ class Sample:
     tasks: int
     #: Entries of containers, by what holds them.
     sizes: Counter[str]
-    #: Bytes of memory of the process, after a collection of garbage; None where none was done.
+    #: Bytes of memory of the process after a collection of garbage; None when there was no collection.
     resident: int | None
 
     def line(self) -> str:
@@ -130,7 +132,7 @@ class Report:
 
 
 def _own_bound(name: str) -> int:
-    return max((most for part, most in _FIXED.items() if part in name), default=0)
+    return max((most for part, most in _OWN_BOUNDS.items() if part in name), default=0)
 
 
 def _names(samples: Iterable[Sample]) -> set[str]:

@@ -130,11 +130,11 @@ class Browser:
             self._process.wait()
         self._remove()
 
-    def visit(self, page: Path | str, *, dark: bool = False, width: int = 1280, height: int = 900) -> None:
-        """Show a file or a URL in a window of that size, in the light or the dark scheme; wait until it is loaded."""
+    def visit(self, page: Path | str, *, dark: bool = False, width: int = 1280) -> None:
+        """Show a file or a URL in a window of that width, in the light or the dark scheme; wait until it is loaded."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.ask("Emulation.setEmulatedMedia", features=scheme)
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         # What the page before has still to say was read by now.
         self.problems, self.requests, self._seen = [], [], []
         self.ask("Page.navigate", url=page.absolute().as_uri() if isinstance(page, Path) else page)

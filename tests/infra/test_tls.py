@@ -24,7 +24,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def tls(authority: Authority) -> Iterator[TlsBroker]:
-    broker = TlsBroker("4.3", authority, certificates=False)
+    broker = TlsBroker("4.3", authority, client_certificates=False)
     with broker:
         yield broker
 

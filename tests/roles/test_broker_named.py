@@ -48,7 +48,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(one_version: str, authority: Authority) -> Iterator[TlsBroker]:
-    found = TlsBroker(one_version, authority, certificates=False)
+    found = TlsBroker(one_version, authority, client_certificates=False)
     with found:
         yield found
 

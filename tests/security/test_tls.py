@@ -45,7 +45,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def open_broker(broker_version: str, authority: Authority) -> Iterator[TlsBroker]:
     """Takes TLS without a certificate of the client, too."""
-    broker = TlsBroker(broker_version, authority, certificates=False)
+    broker = TlsBroker(broker_version, authority, client_certificates=False)
     with broker:
         yield broker
 
@@ -53,7 +53,7 @@ def open_broker(broker_version: str, authority: Authority) -> Iterator[TlsBroker
 @pytest.fixture(scope="module")
 def strict_broker(broker_version: str, authority: Authority) -> Iterator[TlsBroker]:
     """Wants a certificate of every client."""
-    broker = TlsBroker(broker_version, authority, certificates=True)
+    broker = TlsBroker(broker_version, authority, client_certificates=True)
     with broker:
         yield broker
 

@@ -24,7 +24,7 @@ def test_an_answer_comes_twice_only_to_a_client_that_lost_its_session_in_between
 ) -> None:
     made = scenario(SEED)
     plan = RequestPlan("r", 1.0, made.keys[0].key, reply=QUEUE)
-    made = replace(made, kind=Kind.BAD_KEYS, faults=(), requests=(plan,), by_name={"r": plan})
+    made = replace(made, kind=Kind.BAD_KEYS, faults=(), requests=(plan,))
     history = History()
     history.events += [
         Event(1.0, "request confirmed", "client 0", "r"),

@@ -44,7 +44,7 @@ def test_what_was_asked_for_in_an_alarm_and_done_at_its_end_was_asked_for_before
 
 def is_wrong(found: list[Event], held_since: float | None = None, held_until: float | None = None) -> bool:
     """Return whether the checker finds that something was done without the lock."""
-    made = replace(scenario(2), kind=Kind.BAD_KEYS, faults=(), requests=(), by_name={})
+    made = replace(scenario(2), kind=Kind.BAD_KEYS, faults=(), requests=())
     if held_since is not None and held_until is not None:
         found.append(Event(held_since, history.STALLED, DAEMON, QUEUE, detail=(2, 5.0)))
         found.append(Event(held_until, history.WENT_ON, DAEMON, QUEUE, detail=2))

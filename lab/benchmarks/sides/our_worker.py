@@ -16,5 +16,6 @@ def echo(request: Request) -> bytes:
 
 if __name__ == "__main__":
     options = turns.options()
-    with contextlib.nullcontext() if options["events"] else mock.patch.object(ActivityEvents, "tell"):
+    without_events = mock.patch.object(ActivityEvents, "tell")
+    with contextlib.nullcontext() if options["events"] else without_events:
         run(echo, prefetch=options["prefetch"], threads=options["threads"])

@@ -173,7 +173,7 @@ def _deleted(channel: ServerChannel, queue: Queue) -> int:
     return 0
 
 
-def consume(channel: ServerChannel, name: str, tag: str, no_ack: bool, exclusive: bool) -> str | Wait:
+def consume(channel: ServerChannel, name: str, tag: str, no_ack: bool) -> str | Wait:
     connection = channel.connection
     if name == REPLY_TO:
         if not no_ack:

@@ -100,12 +100,11 @@ class RawChannel:
         _: Any,
         *,
         auto_ack: bool,
-        exclusive: bool,
         consumer_tag: str,
         arguments: Mapping[str, Any],
         callback: Callable[[Any], None],
     ) -> None:
-        self._call("consume", (operations.consume, queue, consumer_tag, auto_ack, exclusive), callback)
+        self._call("consume", (operations.consume, queue, consumer_tag, auto_ack), callback)
 
     def basic_cancel(self, consumer_tag: str, *, callback: Callable[[Any], None] | None = None) -> None:
         self._call("cancel", (operations.cancel, consumer_tag), callback or ignore)

@@ -1,9 +1,9 @@
 """One router: clients and other routers connect to it by AMQP 1.0.
 
-It behaves as skupper-router and qpid-dispatch do, also where that is unkind. A sender has CAPACITY credits as long as
-its address has a receiver anywhere, whatever that one's own credit is: so up to as many of its messages wait in the
-router. What the receiver says of a message is said to its sender. A message to all receivers is settled when each of
-them has settled it. Other routers know a receiver KNOWN_AFTER seconds after it has come or gone.
+It behaves as skupper-router and qpid-dispatch do, also where that is unkind. A sender has `lanes.CAPACITY` credits as
+long as its address has a receiver anywhere, whatever that one's own credit is: up to as many of its messages wait in
+the router. The receiver's outcome of a message is passed on to its sender. A message to all receivers is settled when
+each of them has settled it. Other routers know a receiver `KNOWN_AFTER_SECONDS` after it has come or gone.
 
 Routers send each other what they know as messages on links to `$mesh`. A link between routers is for one destination
 and one address, `$to/{router}/{address}`.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from proton import Delivery
@@ -27,6 +27,7 @@ from testbed.mesh.routing import MULTICAST, RouterState, chosen, destinations, p
 
 #: How addresses of a mesh are delivered, by prefix.
 PREFIXES = {"osrdyne/bus/rpc/multicast": MULTICAST}
+#: How addresses for replies begin; the name of their router follows.
 REPLIES = "$replies/"
 #: Seconds between two tries to connect to a neighbour.
 _PAUSE_SECONDS = 0.05
@@ -47,7 +48,7 @@ class Router:
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._connecting: list[asyncio.Task[None]] = []
-        #: How far and which way, by destination and address, as long as nothing changes.
+        #: The distance and the route of each way, by destination and address. Emptied when the mesh changes.
         self._ways: dict[tuple[str | None, str], list[tuple[int, Route]]] = {}
         self._management = Management(self)
         #: Addresses of own receivers that the other routers know of, or will in a moment.
@@ -61,12 +62,12 @@ class Router:
     async def start(self, port: int = 0) -> None:
         loop = asyncio.get_running_loop()
 
-        def made() -> Connection:
+        def accepted() -> Connection:
             connection = Connection(self, outgoing=False)
             self._connections.add(connection)
             return connection
 
-        self._server = await loop.create_server(made, "127.0.0.1", port)
+        self._server = await loop.create_server(accepted, "127.0.0.1", port)
 
     @property
     def port(self) -> int:
@@ -112,13 +113,13 @@ class Router:
         """Whether it knows a way to every router that it knows of."""
         return len(paths(self.states, self.name)) == len(self.states) - 1
 
-    # --- what is known of the mesh ------------------------------------------------------------------------------------
+    # --- the state of the mesh ----------------------------------------------------------------------------------------
 
     def reply_address(self) -> str:
         return f"{REPLIES}{self.name}/{next(self._numbers)}"
 
-    def _own_state(self) -> None:
-        """Say to all routers what is new here."""
+    def _publish_state(self) -> None:
+        """Send this router's new state to its neighbours, which pass it on."""
         self._ways.clear()
         neighbours = frozenset(connection.peer for connection in self._connections if connection.peer is not None)
         number = self.states[self.name].number + 1
@@ -130,8 +131,8 @@ class Router:
     def _announce(self) -> None:
         self._announcing = None
         # An address for replies names its router.
-        self._announced = frozenset(receiver for receiver in self._receivers if not receiver.startswith(REPLIES))
-        self._own_state()
+        self._announced = frozenset(address for address in self._receivers if not address.startswith(REPLIES))
+        self._publish_state()
 
     def _receivers_changed(self) -> None:
         self._ways.clear()
@@ -146,7 +147,7 @@ class Router:
         for state in self.states.values():
             if state.router != self.name:
                 connection.say(state)
-        self._own_state()
+        self._publish_state()
 
     def heard(self, news: Mapping[str, Any], connection: Connection) -> None:
         state = RouterState(news["router"], news["number"], frozenset(news["neighbours"]), frozenset(news["addresses"]))
@@ -164,7 +165,7 @@ class Router:
         self._connections.discard(connection)
         for link in [*connection.entries, *connection.lanes]:
             connection.forget(link)
-        self._own_state()
+        self._publish_state()
         self.work_soon()
 
     def receiver_came(self, address: str, lane: Lane) -> None:
@@ -202,15 +203,16 @@ class Router:
         elif address.startswith(REPLIES):
             routers = [address.removeprefix(REPLIES).partition("/")[0]]
         else:
-            routers = [self.name, *destinations(address, self.states, {name: at for name, (at, _) in reach.items()})]
+            distances = {name: distance for name, (distance, _) in reach.items()}
+            routers = [self.name, *destinations(address, self.states, distances)]
         neighbours = self._neighbours()
         found: list[tuple[int, Route]] = []
         for router in routers:
             if router == self.name:
                 found += [(0, way) for way in own]
             elif router in reach and reach[router][1] in neighbours:
-                distance, next_one = reach[router]
-                found.append((distance, neighbours[next_one].way(router, address)))
+                distance, neighbour = reach[router]
+                found.append((distance, neighbours[neighbour].way(router, address)))
         return found
 
     def grant(self, *entries: Entry) -> None:
@@ -244,11 +246,10 @@ class Router:
         elif semantics(address, self._prefixes) == MULTICAST:
             message.send([way for _, way in ways])
         else:
-            at = chosen((distance, way.held) for distance, way in ways)
-            assert at is not None
-            message.send([ways[at][1]])
+            _, way = ways[chosen((distance, way.held) for distance, way in ways)]
+            message.send([way])
 
-    # --- of its management --------------------------------------------------------------------------------------------
+    # --- for its management -------------------------------------------------------------------------------------------
 
     def send(self, address: str, data: bytes) -> None:
         """Send a message of the router itself."""
@@ -267,9 +268,9 @@ class Router:
         return semantics(address, self._prefixes) if known else None
 
 
-async def mesh(names: str, links: str, made: Callable[[str], Router] = Router) -> dict[str, Router]:
-    """Start routers with names of one letter, and connect them: `mesh("ABC", "AB BC")`. Returns at once."""
-    routers = {name: made(name) for name in names}
+async def mesh(names: str, links: str, *, prefixes: Mapping[str, str] = PREFIXES) -> dict[str, Router]:
+    """Start routers with names of one letter, and begin to connect them: `mesh("ABC", "AB BC")`."""
+    routers = {name: Router(name, prefixes=prefixes) for name in names}
     for router in routers.values():
         await router.start()
     for pair in links.split():

@@ -59,15 +59,15 @@ def neighbours(states: Mapping[str, RouterState], router: str) -> set[str]:
 
 def destinations(address: str, states: Mapping[str, RouterState], reach: Mapping[str, int]) -> list[str]:
     """Return the routers with receivers of an address, the nearest first. `reach` has the distance of each router."""
-    having: Iterable[str] = (name for name in reach if address in states[name].addresses)
+    having = [name for name in reach if address in states[name].addresses]
     return sorted(having, key=lambda name: (reach[name], name))
 
 
-def chosen(ways: Iterable[tuple[int, int]]) -> int | None:
-    """Return the index of the way for a message to one receiver; None where there is none.
+def chosen(ways: Iterable[tuple[int, int]]) -> int:
+    """Return the index of the way for a message to one receiver. Raises ValueError without ways.
 
     Each way is how far its router is, and how many messages are on it. The sum counts, so that the nearest receiver is
     taken only as long as it keeps up.
     """
     sums = [distance + held for distance, held in ways]
-    return sums.index(min(sums)) if sums else None
+    return sums.index(min(sums))

@@ -1,6 +1,7 @@
-"""Redo: casts again what was registered and not begun, begins again what failed, and takes over from dead workers.
+"""Redo: casts jobs again that no worker has begun, that failed, or whose worker is gone.
 
-What it cast in vain it also calls for: an error reply says why it was not served, and the job keeps that as its reason.
+A job whose cast was in vain is also sent as a call: the error reply says why it was not served, and the job keeps that
+as its reason.
 
 Any number of these processes may run. One leads, by a lease in the database; the others stand by.
 """
@@ -35,7 +36,7 @@ from osrdyne_runtime.outages import OutageLog
 
 log = log_lines.logger(__name__)
 
-#: Most calls that wait for an answer, each of which has a slot of the client.
+#: Most calls that wait for an answer at once: each takes a slot of the client.
 MOST_CALLS = 100
 
 
@@ -52,12 +53,13 @@ class Scan:
 
     #: Whether this process leads; a standby does nothing else.
     leading: bool = False
-    #: Runs whose worker was gone.
+    #: Runs that were ended because their worker was gone.
     lost: int = 0
     #: Jobs that were due.
     due: int = 0
+    #: Casts that the broker took.
     casts: int = 0
-    #: Casts that the broker did not take; their jobs are due again later.
+    #: Casts that the broker did not take.
     not_cast: int = 0
     archived: int = 0
     deleted: int = 0
@@ -73,14 +75,14 @@ class Redo:
         self._settings = settings
         self._name = name
         self._leading = False
-        self._casts = OutageLog(log, "the broker")
-        self._alive_at = self._lose_at = 0.0
-        #: Until when another process may lead.
-        self._back_at = 0.0
+        self._broker = OutageLog(log, "the broker")
+        # Times of the monotonic clock before which it does not cast for running jobs, end lost runs, or lead.
+        self._cast_running_at = self._end_lost_at = self._lead_at = 0.0
         self._reach = Reach(settings.lease)
         self._stop = threading.Event()
-        #: Hints that were sent as calls and have no answer yet, and the reasons of those that no worker began.
+        #: Type and resource of the calls that have no answer yet.
         self._called: set[tuple[str, str]] = set()
+        #: What no worker began, and why; the next scan writes it.
         self._refused: queue.SimpleQueue[tuple[records.Hint, str]] = queue.SimpleQueue()
 
     def run(self, stop: threading.Event, *, scanned: Callable[[], object] = lambda: None) -> None:
@@ -97,7 +99,8 @@ class Redo:
             try:
                 scan = self.scan()
             except SQLAlchemyError as error:
-                self._lose_at = time.monotonic() + self._settings.patience
+                # Workers could not renew their leases either: give them time.
+                self._end_lost_at = time.monotonic() + self._settings.patience
                 database.failed(reason(error), time.monotonic())
             else:
                 database.over(time.monotonic())
@@ -113,9 +116,9 @@ class Redo:
         if scan.lost:
             log.warning("workers of jobs are gone; their jobs are due again", extra={"runs": scan.lost})
         if scan.not_cast:
-            self._casts.failed(f"{scan.not_cast} jobs could not be cast", time.monotonic())
+            self._broker.failed(f"{scan.not_cast} jobs could not be cast", time.monotonic())
         elif scan.casts:  # without a cast, nothing is known of the broker
-            self._casts.over(time.monotonic())
+            self._broker.over(time.monotonic())
 
     def _resign(self) -> None:
         try:
@@ -127,18 +130,18 @@ class Redo:
     def scan(self) -> Scan:
         """Do all that is due now, if this process leads. Raises SQLAlchemyError."""
         settings, done = self._settings, Scan()
-        if time.monotonic() < self._back_at:
+        if time.monotonic() < self._lead_at:
             return done
         with self._engine.begin() as connection:
             done.leading = scans.lead(connection, holder=self._name, lease=settings.lease)
         if not done.leading:
             return done
-        if time.monotonic() >= self._lose_at:
-            done.lost = self._lose()
+        if time.monotonic() >= self._end_lost_at:
+            done.lost = self._end_lost()
         self._cast_due(done)
         self._note_refused()
-        if time.monotonic() >= self._alive_at:
-            self._alive_at = time.monotonic() + settings.alive_interval
+        if time.monotonic() >= self._cast_running_at:
+            self._cast_running_at = time.monotonic() + settings.alive_interval
             self._cast_running(done)
         self._archive(done)
         if self._reach.note(casts=done.casts, not_cast=done.not_cast, now=time.monotonic()):
@@ -146,13 +149,14 @@ class Redo:
         return done
 
     def _step_back(self, done: Scan) -> None:
-        """Let another process lead. Where none does, this one leads again after a time that gives each the chance."""
+        """Let another process lead. If none does, this one leads again after they have had the time for it."""
         log.warning("the broker takes no cast of this process; another one may lead", extra={"holder": self._name})
-        self._back_at = time.monotonic() + max(self._settings.lease, 2 * self._settings.interval)
+        self._lead_at = time.monotonic() + max(self._settings.lease, 2 * self._settings.interval)
         self._resign()
         done.leading = False
 
-    def _lose(self) -> int:
+    def _end_lost(self) -> int:
+        """End the runs whose lease ran out; return how many."""
         lost = 0
         while True:
             with self._engine.begin() as connection:
@@ -165,7 +169,7 @@ class Redo:
         settings = self._settings
         while done.due < settings.most and not self._stop.is_set():
             with self._engine.begin() as connection:
-                # A standby that has taken over casts the same jobs: cast by two, they are begun once all the same.
+                # Another process may lead now and cast the same jobs: a job that is cast twice is begun once.
                 leads = scans.lead(connection, holder=self._name, lease=settings.lease)
                 room = min(settings.batch, settings.most - done.due)
                 due, hints = scans.cast_due(connection, most=room, pause=settings.pause) if leads else (0, [])
@@ -179,7 +183,7 @@ class Redo:
                 return
 
     def _call(self, hints: Iterable[records.Hint]) -> None:
-        """Send hints as calls, too. Their casts have no deadline, and wait where these are given up."""
+        """Send hints as calls, too. A call is given up in time; the cast has no deadline, and goes on waiting."""
         for hint in hints:
             if len(self._called) >= MOST_CALLS:
                 return
@@ -198,9 +202,9 @@ class Redo:
         if isinstance(error, RemoteError):
             self._refused.put((hint, str(error).removesuffix(f" (correlation id {error.correlation_id})")))
         elif isinstance(error, CallTimeout) and error.wait is Wait.CONFIRMED:
-            # It stands behind its cast, which has no deadline, so that nothing answers it.
-            status = f"`osrdyne status --key {shlex.quote(hint.resource)}` says what its workers do"
-            self._refused.put((hint, f"no worker began it within {self._settings.pause:g} s: {status}"))
+            # It waits in the queue behind its cast, which has no deadline, so that nothing answers it.
+            advice = f"`osrdyne status --key {shlex.quote(hint.resource)}` says what its workers do"
+            self._refused.put((hint, f"no worker began it within {self._settings.pause:g} s: {advice}"))
 
     def _note_refused(self) -> None:
         while not self._refused.empty():
@@ -213,6 +217,7 @@ class Redo:
                 raise
 
     def _cast_running(self, done: Scan) -> None:
+        """Cast for jobs that run, which keeps their keys in use. In these hints, `job` is the token of the run."""
         settings, after = self._settings, 0
         while not self._stop.is_set():
             with self._engine.begin() as connection:
@@ -223,7 +228,7 @@ class Redo:
             after = some[-1].job
 
     def _cast(self, hints: Sequence[records.Hint], done: Scan) -> list[int]:
-        """Cast a batch and wait until the broker has it, which bounds what is under way. Return what it did not take.
+        """Cast a batch and wait until the broker has it, so that few casts wait at once. Return what it did not take.
 
         Raises ClientClosed.
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from osrdyne_runtime.retry import back_off
 
@@ -31,9 +30,9 @@ LOST = "lost"
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 5.0, 600.0
 
 
-def retry_delay(attempts: int, chance: Callable[[], float] = random.random) -> float:
+def retry_delay(attempts: int) -> float:
     """Return the seconds from the failure of an attempt, the first is 1, to the next one.
 
     A random part of up to a quarter keeps jobs apart that failed together.
     """
-    return back_off(attempts, first=FIRST_DELAY_SECONDS, limit=LONGEST_DELAY_SECONDS) * (1 - 0.25 * chance())
+    return back_off(attempts, first=FIRST_DELAY_SECONDS, limit=LONGEST_DELAY_SECONDS) * (1 - 0.25 * random.random())

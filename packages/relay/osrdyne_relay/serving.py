@@ -1,6 +1,7 @@
 """One request on the serving node, and the requests that wait at an endpoint.
 
-`Collected` beats, and finds out when the work is no longer wanted. `Inbox` decides which id is tried next.
+`Collected` renews its heartbeat in Redis, and finds out when the work is no longer wanted. `Inbox` decides which id is
+tried next.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 
-#: Ids that an inbox remembers; what is beyond them is found by the next look.
+#: Most ids that an inbox remembers; the next look finds the others.
 MOST_HINTS = 256
-#: Ids that are read at a look.
-LOOK_AT = 16
+#: Most ids that one look reads.
+MOST_IDS_PER_LOOK = 16
+#: Most characters of the reason in a response.
+_MOST_REASON = 2000
 
 
 class Collected:
@@ -62,8 +65,9 @@ class Collected:
         self._task: asyncio.Task[None] | None = None
         #: A response that may not be in Redis, because that did not answer in time. It is written at the next look.
         self._late: bytes | None = None
-        self._answered = False
-        #: Most requests are answered before the first look. So they need no task.
+        #: Whether that was written.
+        self._late_written = False
+        #: Begins the task. Most requests are answered before that, and need none.
         self._first_look = asyncio.get_running_loop().call_at(self._looks.due, self._begin)
 
     async def wait_abandoned(self) -> RelayError:
@@ -100,7 +104,7 @@ class Collected:
 
         After RedisAway the node writes the answer by itself, if Redis is back before the caller gives up.
         """
-        if self._answered:
+        if self._late_written:
             return
         if self.abandoned is not None:
             raise self.abandoned
@@ -110,36 +114,38 @@ class Collected:
             header = records.made(ResponseHeader, headers=dict(answer.headers), streams=notes)
             record = records.encode(header, answer.body, self._node.most_bytes)
         except TooLarge as error:
-            await self._unwritten(written)
-            await self._write(ResponseHeader(status="failed", reason=f"the response is too large: {error}"[:2000]))
+            await self._remove_streams(written)
+            await self._send(self._unserved("failed", f"the response is too large: {error}"))
             raise
         except BaseException:
-            await self._unwritten(written)
+            await self._remove_streams(written)
             raise
         try:
             await self._send(record)
-        except (CallerGone, DataLost):  # of RedisAway it is not known
-            await self._unwritten(written)
+        except (CallerGone, DataLost):  # not after RedisAway: Redis may have the response
+            await self._remove_streams(written)
             raise
 
-    async def _unwritten(self, streams: list[str]) -> None:
-        for stream in streams:
+    async def _remove_streams(self, ids: list[str]) -> None:
+        for stream in ids:
             await self._node.streams.remove(stream)
 
     async def fail(self, reason: str) -> None:
         """End the request without an answer: the caller gets a CallFailed with this reason."""
-        await self._write(ResponseHeader(status="failed", reason=reason[:2000]))
+        await self._send(self._unserved("failed", reason))
 
     async def give_back(self) -> None:
         """End the request that no worker has seen: the caller gets a NotCollected."""
-        await self._write(ResponseHeader(status="returned"))
+        await self._send(self._unserved("returned"))
 
-    async def _write(self, header: ResponseHeader) -> None:
-        await self._send(records.encode(header, b"", self._node.most_bytes))
+    def _unserved(self, status: Status, reason: str = "") -> bytes:
+        """Return the record of a response without an answer."""
+        header = ResponseHeader(status=status, reason=reason[:_MOST_REASON])
+        return records.encode(header, b"", self._node.most_bytes)
 
     async def _send(self, record: bytes) -> None:
-        """Write the response. Raises where it does not count."""
-        if self._answered:
+        """Write the response. Raises CallerGone or DataLost when the caller will not get it, and RedisAway."""
+        if self._late_written:
             return
         if self.abandoned is not None:
             raise self.abandoned
@@ -160,7 +166,7 @@ class Collected:
         return self._node.transactions.answer(self.endpoint, self.id, record, (self._caller, content))
 
     def drop(self) -> None:
-        """Have it in hand no longer: nothing of it goes on."""
+        """Stop its heartbeat and its looks: this node is done with it."""
         self._node.held.pop(self.id, None)
         self._first_look.cancel()
         if self._task is not None:
@@ -170,7 +176,7 @@ class Collected:
     # --- the task -------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Beat and look until the request was answered, or is no longer wanted."""
+        """Renew the heartbeat and look until the request was answered, or is no longer wanted."""
         node = self._node
         watch = PeerWatch(node.timings.caller_gone_after, node.timings.beat_every, node.now())
         beats = 0
@@ -181,7 +187,7 @@ class Collected:
                     return await self._give_back_waiting()
                 if self._late is not None:
                     await node.run(self._answer(self._late))
-                    self._answered = True
+                    self._late_written = True
                     node.held.pop(self.id, None)
                     return self._ended.set()
                 beats += 1
@@ -193,7 +199,7 @@ class Collected:
                 for stream in self.streams.values():
                     await node.streams.touch(stream.id)
         except RelayError as error:
-            self._abandoned(error)
+            self._note_abandoned(error)
 
     def _unwanted(self, view: ServerView, *, silent: bool) -> RelayError | None:
         """Return why the work is no longer wanted; None while it is."""
@@ -206,33 +212,31 @@ class Collected:
         return CallerGone() if silent else None
 
     async def _give_back_waiting(self) -> None:
-        self._abandoned(NotCollected())
-        record = records.encode(ResponseHeader(status="returned"), b"", self._node.most_bytes)
-        await self._node.run(self._answer(record))
+        self._note_abandoned(NotCollected())
+        await self._node.run(self._answer(self._unserved("returned")))
 
     async def _abandon(self, why: RelayError) -> None:
-        """Note it for the worker, and write it for a caller that may still listen."""
-        self._abandoned(why)
+        """Note for the worker why it was abandoned, and write it for a caller that may still listen."""
+        self._note_abandoned(why)
         status: Status = "abandoned"
         if isinstance(why, Cancelled):
-            # Where its worker went away before it had it, it did not run.
+            # Without a worker it did not run.
             status = "cancelled" if self.dequeued else "returned"
-        record = records.encode(ResponseHeader(status=status, reason=str(why)), b"", self._node.most_bytes)
         if not isinstance(why, DataLost):
             with suppress(RelayError):
-                await self._node.run(self._answer(record))
+                await self._node.run(self._answer(self._unserved(status, str(why))))
         if isinstance(why, CallerGone):
             for stream in self.streams.values():
                 await stream.remove()
 
-    def _abandoned(self, why: RelayError) -> None:
+    def _note_abandoned(self, why: RelayError) -> None:
         self._node.held.pop(self.id, None)
         self.abandoned = why
         self._ended.set()
 
 
 class Inbox:
-    """What waits at one endpoint, as far as this node knows."""
+    """The requests that wait at one endpoint, as far as this node knows."""
 
     def __init__(self, node: Node, endpoint: str) -> None:
         self._node = node
@@ -241,20 +245,21 @@ class Inbox:
         self.ready: deque[Collected] = deque()
         self._hints: dict[str, None] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
+        #: Whether one of those that wait looks at Redis now, for all of them.
         self._looking = False
         #: Whether other nodes have heard that workers poll here.
-        self._seen = False
+        self._announced = False
         self._looks = LookSchedule(node.timings.look_first, node.timings.look_every, node.now())
 
     def pulsed(self, content: bytes | None) -> None:
         """Take a pulse of the endpoint's channel; None when the subscription has begun."""
-        found = names.id_from(content) if content is not None else None
         if content is None:
             self._looks.at_once()
-            self._wake()
-        elif found is not None:
-            self._hint(found)
-            self._wake()
+        elif (call := names.id_from(content)) is not None:
+            self._hint(call)
+        else:
+            return
+        self._wake()
 
     def hand_over(self, collected: Collected) -> None:
         """Keep a request for the next worker."""
@@ -278,7 +283,7 @@ class Inbox:
         if now >= self._looks.due and not self._looking:
             await self._look()
         elif now < deadline:
-            # The one that looks wakes the others.
+            # The task that looks wakes the others.
             await self._sleep(deadline if self._looking else min(deadline, self._looks.due))
         return None
 
@@ -286,22 +291,22 @@ class Inbox:
         self._looking = True
         try:
             lasts = polled_for(self._node.timings.look_every)
-            await self._node.run(self._node.transactions.poll(self.endpoint, lasts, first=not self._seen))
-            self._seen = True
-            found = await self._node.run(self._node.transactions.look(self.endpoint, LOOK_AT))
+            await self._node.run(self._node.transactions.poll(self.endpoint, lasts, first=not self._announced))
+            self._announced = True
+            found = await self._node.run(self._node.transactions.look(self.endpoint, MOST_IDS_PER_LOOK))
         finally:
             self._looking = False
             self._looks.looked(self._node.now())
             self.wake_all()
         (waiting,) = found.answers
         ids = {raw: names.id_from(raw) for raw in waiting}
-        if strange := [raw for raw, call in ids.items() if call is None]:
-            await self._node.run(self._node.transactions.drop(self.endpoint, strange))
+        if not_ids := [raw for raw, call in ids.items() if call is None]:
+            await self._node.run(self._node.transactions.drop(self.endpoint, not_ids))
         for call in filter(None, ids.values()):
             self._hint(call)
         if waiting:
             self.active()
-        if len(waiting) == LOOK_AT:
+        if len(waiting) == MOST_IDS_PER_LOOK:
             self._looks.at_once()
 
     def active(self) -> None:
@@ -315,7 +320,7 @@ class Inbox:
             self._looks.at_once()
 
     def wake_all(self) -> None:
-        """Wake all that wait, for nothing perhaps."""
+        """Wake all that wait, even if there is nothing for them."""
         for _ in range(len(self._waiting)):
             self._wake()
 
@@ -323,18 +328,18 @@ class Inbox:
         while self._waiting:
             woken = self._waiting.popleft()
             if not woken.done():
-                _done(woken)
+                woken.set_result(None)
                 return
 
     async def _sleep(self, until: float) -> None:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting.append(woken)
-        timer = loop.call_at(until, _done, woken)
+        timer = loop.call_at(until, _resolve, woken)
         try:
             await woken
         except asyncio.CancelledError:
-            # Its wake is for another one.
+            # Pass its wake on to the next one that waits.
             if woken.done() and not woken.cancelled():
                 self._wake()
             raise
@@ -344,6 +349,6 @@ class Inbox:
                 self._waiting.remove(woken)
 
 
-def _done(woken: asyncio.Future[None]) -> None:
+def _resolve(woken: asyncio.Future[None]) -> None:
     if not woken.done():
         woken.set_result(None)

@@ -35,9 +35,11 @@ def held_too_long(in_hand: Iterable[InFlight], session: WorkerSession, now: floa
     """Return a session's work that the broker has taken back, oldest first; `now` on the loop's clock. Pure."""
     running = sorted(
         (work for work in in_hand if work.outcome is None and work.delivery.session is session),
-        key=lambda work: work.delivered,
+        key=lambda work: work.delivered_at,
     )
-    return [work for work in running if now - work.delivered >= _HELD_TOO_LONG_SHARE * (now - running[0].delivered)]
+    return [
+        work for work in running if now - work.delivered_at >= _HELD_TOO_LONG_SHARE * (now - running[0].delivered_at)
+    ]
 
 
 def patience(consumer_timeout_ms: int | None) -> float | None:
@@ -97,7 +99,9 @@ class HangAlarm:
         """Return the work of a session that has run too long, oldest first."""
         now = self._loop.time()
         works = held_too_long(in_hand, session, now)
-        return [work for work in works if self._patience is not None and now - work.delivered >= self._patience - 0.001]
+        return [
+            work for work in works if self._patience is not None and now - work.delivered_at >= self._patience - 0.001
+        ]
 
     def close(self) -> None:
         """Stop the timer."""
@@ -106,7 +110,7 @@ class HangAlarm:
 
     def _look(self, in_hand: Collection[InFlight]) -> None:
         self._timer = None
-        running = [work.delivered for work in in_hand if work.outcome is None]
+        running = [work.delivered_at for work in in_hand if work.outcome is None]
         if not running or self._patience is None:
             return
         due = min(running) + self._patience

@@ -111,7 +111,7 @@ class ActivityEvents:
             events.FINISHED,
             request_id=work.request.correlation_id,
             outcome=work.outcome.status,
-            duration_ms=round((work.finished - work.started) * 1000),
+            duration_ms=round((work.finished_at - work.started_at) * 1000),
             error=None if work.outcome.error is None else work.outcome.error.removeprefix("builtins.")[:LONGEST_ERROR],
         )
 
@@ -135,9 +135,9 @@ class ActivityEvents:
         now = self._loop.time()
         running = [work for work in in_hand if work.outcome is None]
         for work in running:
-            if now - work.last_reported >= self._interval:
-                work.last_reported = now
+            if now - work.last_reported_at >= self._interval:
+                work.last_reported_at = now
                 self.tell(events.ALIVE, request_id=work.request.correlation_id)
         if running:
-            next_time = min(work.last_reported for work in running) + self._interval
+            next_time = min(work.last_reported_at for work in running) + self._interval
             self._timer = self._loop.call_at(next_time, self._tell_alive, in_hand)

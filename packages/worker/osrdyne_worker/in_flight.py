@@ -16,15 +16,17 @@ class InFlight:
     request: Request
     delivery: Delivery
     #: When it was delivered; a suspect may be begun later.
-    delivered: float
-    started: float
+    delivered_at: float
+    started_at: float
     #: When an event last reported it; at first its start.
-    last_reported: float
+    last_reported_at: float
+    #: Takes it back from the runner unless its handler has begun; None before it was given to the runner.
     withdraw: Withdraw | None = None
+    #: None while it is worked on.
     outcome: Outcome | None = None
-    finished: float = 0.0
+    finished_at: float = 0.0
     #: How often the broker closed the channel of its reply.
-    attempts: int = 0
+    closed_channels: int = 0
     #: The broker refused its reply at least once.
     refused: bool = False
     #: The broker took it back because it was held too long: its handler's result is not used.

@@ -254,7 +254,7 @@ class Worker:
                 extra={"key": self._environment.key, "request_id": work.request.correlation_id},
             )
             session.reject(work.delivery.message.delivery_tag, requeue=True)
-            work.outcome, work.finished = Outcome(events.REQUEUED), self._loop.time()
+            work.outcome, work.finished_at = Outcome(events.REQUEUED), self._loop.time()
             self._done(work)
         if stuck:
             # Other work in hand is finished first, where it can still be answered; then the process has to end.
@@ -376,7 +376,7 @@ class Worker:
         if work.given_up:
             return
         work.outcome = error_if_too_large(outcome, self._options.max_body)
-        work.finished = self._loop.time()
+        work.finished_at = self._loop.time()
         self._conclude(work)
 
     def _conclude(self, work: InFlight) -> None:
@@ -428,11 +428,11 @@ class Worker:
         work.refused = True
         self._suspects.moved()
         if isinstance(error, Nacked):  # the caller's queue is full, which may pass
-            given_up = self._loop.time() - work.finished > REPLY_PATIENCE_SECONDS
+            given_up = self._loop.time() - work.finished_at > REPLY_PATIENCE_SECONDS
         else:
-            work.attempts += 1
-            given_up = work.attempts > 2 * REPLY_ATTEMPTS
-            if work.attempts == REPLY_ATTEMPTS:
+            work.closed_channels += 1
+            given_up = work.closed_channels > 2 * REPLY_ATTEMPTS
+            if work.closed_channels == REPLY_ATTEMPTS:
                 work.outcome = Outcome(statuses.ERROR, reason=f"the broker refused the reply: {error}"[:1000])
         if given_up:
             session.reject(work.delivery.message.delivery_tag, requeue=False)
@@ -451,7 +451,7 @@ class Worker:
             request for request in self._in_hand if request.outcome is not None and not request.delivery.session.is_open
         ]
         if len(lost) > self._options.at_once or self._stopping:
-            self._in_hand.discard(min(lost, key=lambda request: request.finished))
+            self._in_hand.discard(min(lost, key=lambda request: request.finished_at))
         self._settled.set()
         self._suspects.moved()
 

@@ -21,7 +21,7 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.messages.wire import BusRequest
 from testbed import proton
 from testbed.command_line import CommandResult, osrdyne
-from testbed.mesh.router import Router, mesh
+from testbed.mesh.router import mesh
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE_SECONDS, until_async
 from tests.bus.on_peers.conformance import client
@@ -114,7 +114,7 @@ async def test_ping_asks_a_mesh_of_routers() -> None:
 
 
 async def test_ping_says_that_a_router_has_fanouts_configured_as_what_reaches_one_server() -> None:
-    routers = await mesh("A", "", lambda name: Router(name, prefixes={}))
+    routers = await mesh("A", "", prefixes={})
     uri = f"amqp://127.0.0.1:{routers['A'].port}"
     done, document = await bus("ping", uri=uri), await bus("ping", "--json", uri=uri)
     routers["A"].kill()

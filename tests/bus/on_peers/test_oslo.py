@@ -11,7 +11,7 @@ import pytest
 
 import steps
 from testbed import oslo, proton
-from testbed.mesh.router import Router, mesh
+from testbed.mesh.router import mesh
 from testbed.mesh.routing import MULTICAST
 from testbed.waiting import PATIENCE_SECONDS
 
@@ -22,7 +22,7 @@ ENVIRONMENT = {"PYTHONPATH": f"{proton.folder()}:{oslo.folder()}:lab", "PYTHONWA
 @pytest.fixture
 async def address() -> AsyncIterator[str]:
     prefixes = {"openstack.org/om/rpc/multicast": MULTICAST}
-    routers = await mesh("A", "", lambda name: Router(name, prefixes=prefixes))
+    routers = await mesh("A", "", prefixes=prefixes)
     yield f"amqp://127.0.0.1:{routers['A'].port}"
     routers["A"].kill()
 

@@ -28,7 +28,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def broker(one_version: str, authority: Authority) -> Iterator[TlsBroker]:
     """Wants a certificate of every client."""
-    with TlsBroker(one_version, authority, certificates=True) as found:
+    with TlsBroker(one_version, authority, client_certificates=True) as found:
         yield found
 
 

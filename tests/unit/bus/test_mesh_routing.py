@@ -82,9 +82,9 @@ def test_the_nearest_router_with_a_receiver_comes_first() -> None:
 
 @pytest.mark.parametrize(
     ("ways", "expected"),
-    [([], None), ([(0, 0), (1, 0)], 0), ([(0, 1), (1, 0)], 0), ([(0, 2), (1, 0)], 1), ([(2, 0), (1, 5)], 0)],
+    [([(0, 0), (1, 0)], 0), ([(0, 1), (1, 0)], 0), ([(0, 2), (1, 0)], 1), ([(2, 0), (1, 5)], 0)],
 )
 def test_the_nearest_way_is_taken_unless_more_waits_on_it_than_a_farther_one_is_away(
-    ways: list[tuple[int, int]], expected: int | None
+    ways: list[tuple[int, int]], expected: int
 ) -> None:
     assert chosen(ways) == expected

@@ -9,7 +9,7 @@ import pytest
 from osrdyne.drivers.base import GroupState, How
 from osrdyne.drivers.systemd.manager import ListedUnit
 from osrdyne.drivers.systemd.snapshot import NEW, Snapshot, UnitEvent, event, group_state
-from osrdyne.drivers.systemd.watching import UnitWatch
+from osrdyne.drivers.systemd.unit_watch import UnitWatch
 
 RUNS = Snapshot("active", "running", invocation="one", began_at=5, exited_at=0)
 WAITS = Snapshot(
@@ -139,7 +139,7 @@ def test_a_listed_unit_is_its_groups_state(unit: tuple[str, str, str], state: tu
 # -- from one observation to the next
 
 
-def watching_units() -> tuple[UnitWatch, list[tuple[str, UnitEvent]]]:
+def unit_watch() -> tuple[UnitWatch, list[tuple[str, UnitEvent]]]:
     found: list[tuple[str, UnitEvent]] = []
     return UnitWatch(lambda name, unit: found.append((name, unit))), found
 
@@ -158,41 +158,41 @@ def properties(one: Snapshot) -> dict[str, object]:
 
 
 def test_a_moment_with_a_job_left_is_not_judged_until_it_is_settled() -> None:
-    watching, found = watching_units()
-    watching.hear("a", properties(replace(RUNS, active="deactivating", sub="stop-sigterm")))
-    watching.hear("a", properties(replace(ENDED, job=7)))
+    units, found = unit_watch()
+    units.observe_signal("a", properties(replace(RUNS, active="deactivating", sub="stop-sigterm")))
+    units.observe_signal("a", properties(replace(ENDED, job=7)))
     assert found == []
-    watching.hear("a", properties(ENDED))
+    units.observe_signal("a", properties(ENDED))
     assert "was stopped, though not by this daemon" in str(found[0][1].error)
 
 
 def test_an_event_is_reported_once() -> None:
-    watching, found = watching_units()
+    units, found = unit_watch()
     for moment in (RUNS, FAILED, FAILED):
-        watching.hear("a", properties(moment))
+        units.observe_signal("a", properties(moment))
     assert len(found) == 1
 
 
 def test_only_the_run_that_was_asked_to_end_may_end_in_silence() -> None:
-    watching, found = watching_units()
-    watching.hear("a", properties(RUNS))
-    watching.ask("a")
-    watching.hear("a", properties(replace(RUNS, invocation="two")))
-    watching.hear("a", properties(replace(FAILED, invocation="two")))
+    units, found = unit_watch()
+    units.observe_signal("a", properties(RUNS))
+    units.note_asked_to_stop("a")
+    units.observe_signal("a", properties(replace(RUNS, invocation="two")))
+    units.observe_signal("a", properties(replace(FAILED, invocation="two")))
     assert [unit.error is None for _, unit in found] == [True, False]
 
 
 def test_what_a_former_daemon_asked_to_stop_is_not_an_error() -> None:
-    watching, found = watching_units()
-    assert watching.adopt("a", ListedUnit("deactivating", "stop-sigterm", "stop"))
-    watching.hear("a", properties(FAILED))
+    units, found = unit_watch()
+    assert units.observe_listed("a", ListedUnit("deactivating", "stop-sigterm", "stop"))
+    units.observe_signal("a", properties(FAILED))
     assert [unit.error for _, unit in found] == [None]
 
 
 def test_a_unit_that_systemd_forgot_without_a_signal_is_reported() -> None:
-    watching, found = watching_units()
-    watching.hear("a", properties(RUNS))
-    assert watching.not_listed({}) == ["a"]
-    watching.removed("a")
+    units, found = unit_watch()
+    units.observe_signal("a", properties(RUNS))
+    assert units.missing_from({}) == ["a"]
+    units.removed("a")
     assert found[0][1].gone
-    assert watching.not_listed({}) == []
+    assert units.missing_from({}) == []

@@ -70,3 +70,19 @@ def test_a_page_is_found_in_any_text_and_that_of_another_site_is_not() -> None:
 
     assert named(f'raise Error("see {page}#an-anchor, or {page}")') == [(page, "an-anchor"), (page, "")]
     assert named("www.rabbitmq.com/docs/" + "streams.md ../docs/" + "x.md") == []
+
+
+def test_every_test_file_that_a_page_names_exists() -> None:
+    known = {Path(name).name for name in steps.tracked(".py")}
+    named_files = re.compile(r"`(?:[\w/]+/)?(test_\w+\.py)`")
+    found = [(page, name) for page in PAGES for name in named_files.findall(Path(steps.ROOT, page).read_text())]
+
+    assert len(found) > 10
+    assert [f"{page}: {name}" for page, name in found if name not in known] == []
+
+
+def test_every_module_in_the_tables_of_the_architecture_exists() -> None:
+    rows = re.findall(r"^\| `(\w+/\w+)` \|", Path(steps.ROOT, "docs/explain/architecture.md").read_text(), re.MULTILINE)
+
+    assert len(rows) > 15
+    assert [module for module in rows if not Path(steps.ROOT, f"daemon/osrdyne/{module}.py").is_file()] == []

@@ -146,7 +146,7 @@ async def test_the_end_of_a_request_has_the_class_of_the_error_and_nothing_that_
 
     for body in (b"9", b"html"):
         request = Request("42", body, {}, "id", False, None)
-        work = InFlight(request, cast("Any", None), 1.0, 1.0, 1.0, outcome=invoke(handler, request), finished=1.5)
+        work = InFlight(request, cast("Any", None), 1.0, 1.0, 1.0, outcome=invoke(handler, request), finished_at=1.5)
         teller.activity.finished(work)
     await asyncio.sleep(2 * GATHER_TIME_SECONDS)
     assert [event.headers["x-error"] for event in teller.line.sent] == ["KeyError", "http.client.HTTPException"]

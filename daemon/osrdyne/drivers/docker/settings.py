@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from osrdyne.base.credentials import address
+from osrdyne.base.credentials import secret
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne_pool.settings import PoolSettings
@@ -26,7 +26,8 @@ class DockerSettings(DriverSettings):
     def open(self, pool: PoolSettings) -> Driver:
         from osrdyne.drivers.docker.driver import DockerDriver
 
-        address(None, self.worker_amqp_uri_file, "driver.worker_amqp_uri")
+        # Only workers use it: read it here, so that a missing file is a mistake in the settings and not in each start.
+        secret(None, self.worker_amqp_uri_file, "driver.worker_amqp_uri")
         return DockerDriver(pool, self.template_file, self.worker_amqp_uri_file, host=self.host)
 
     def files(self) -> Iterable[Path]:

@@ -21,10 +21,10 @@ from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.holding import DirectoryLock
 from osrdyne.drivers.subprocess.launch import Launcher
+from osrdyne.drivers.subprocess.process_watch import ProcessExit, ProcessWatch
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from osrdyne.drivers.subprocess.reports import ExitReports, fields
 from osrdyne.drivers.subprocess.template import GRACE_MARGIN_SECONDS, SubprocessTemplate
-from osrdyne.drivers.subprocess.watching import ProcessExit, ProcessWatch
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_pool.settings import PoolSettings
@@ -68,7 +68,7 @@ class SubprocessDriver:
         self._grace = (
             pool.consumer_timeout + GRACE_MARGIN_SECONDS if template.stop_grace is None else template.stop_grace
         )
-        self._watching = ProcessWatch(self._grace, self._on_exit)
+        self._processes = ProcessWatch(self._grace, self._on_exit)
         #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
         self._unread = UnreadChanges()
@@ -104,7 +104,7 @@ class SubprocessDriver:
             record = self._settle(name)
             if record is None or record.stopping_since is not None:
                 return
-            stopping = self._watching.terminate(name)
+            stopping = self._processes.terminate(name)
             if stopping is None:
                 raise DriverError(
                     f"cannot stop the worker of key {key!r}: no free descriptor; raise the daemon's LimitNOFILE"
@@ -129,7 +129,7 @@ class SubprocessDriver:
         """Finish the starts that are under way, stop watching, and report what has ended. The workers run on."""
         self._start_again.clear()
         await asyncio.gather(*self._starts, self._reports.finish(), return_exceptions=True)
-        self._watching.close()
+        self._processes.close()
         await self._reports.finish()
         self._launcher.close()
         self._unread.end()
@@ -164,13 +164,13 @@ class SubprocessDriver:
             self._records.remove(record)
             raise
         record = dataclasses.replace(record, pid=identity.pid, start_ticks=identity.start_ticks)
-        self._watching.watch(name, record)
+        self._processes.watch(name, record)
         self._records.write(record)
         log.info("worker started", extra=fields(record))
 
     def _look(self, name: str, record: ProcessRecord) -> ProcessRecord | None:
         """Return the present record of a group, None when its worker has gone."""
-        if self._watching.is_watching(name, record):
+        if self._processes.is_watching(name, record):
             return record
         try:
             with self._records.locked():
@@ -196,7 +196,7 @@ class SubprocessDriver:
 
     def _settled(self, name: str) -> ProcessRecord | None:
         record = self._records.read(name)
-        if record is None or self._watching.is_watching(name, record):
+        if record is None or self._processes.is_watching(name, record):
             return record
         if record.identity is None:
             found = control.find_worker(record.worker_id)
@@ -206,7 +206,7 @@ class SubprocessDriver:
             record = dataclasses.replace(record, pid=found.pid, start_ticks=found.start_ticks)
             self._records.write(record)
         # An uncollected exit is watched too, and reported at once like any other.
-        if self._watching.watch(name, record) or control.is_alive(record.identity):
+        if self._processes.watch(name, record) or control.is_alive(record.identity):
             return record
         if record.worker_id in self._reported_ids:
             self._reported_ids.discard(record.worker_id)
@@ -218,7 +218,7 @@ class SubprocessDriver:
 
     def _restore_missing(self, records: dict[str, ProcessRecord]) -> None:
         """Write records again that were removed while their worker lives: it would be started twice."""
-        for name, record in self._watching.records().items():
+        for name, record in self._processes.records().items():
             with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
                 if name in records or not control.is_alive(record.identity):
                     continue

@@ -11,8 +11,8 @@ from osrdyne.drivers.base import Change, How, WorkerEnd
 from osrdyne.drivers.in_turn import TasksInTurn, Turn
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
+from osrdyne.drivers.subprocess.process_watch import ProcessExit
 from osrdyne.drivers.subprocess.records import ProcessRecord
-from osrdyne.drivers.subprocess.watching import ProcessExit
 from osrdyne.drivers.unread import UnreadChanges
 
 log = logging.getLogger(__name__)

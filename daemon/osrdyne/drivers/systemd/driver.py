@@ -27,7 +27,7 @@ from osrdyne.drivers.systemd.journald import JournaldReader
 from osrdyne.drivers.systemd.manager import ListedUnit, Manager, SignalCallbacks
 from osrdyne.drivers.systemd.snapshot import JOB_FAILURES, UnitEvent, group_state
 from osrdyne.drivers.systemd.template import UnitPlace, template_hash
-from osrdyne.drivers.systemd.watching import UnitWatch
+from osrdyne.drivers.systemd.unit_watch import UnitWatch
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_pool.settings import PoolSettings
@@ -68,13 +68,13 @@ class SystemdDriver:
         self._consumer_timeout = pool.consumer_timeout
         self._groups = Groups(pool, place.environment_directory, worker_amqp_uri, worker_amqp_uri_file)
         self._journal = JournaldReader(place.journalctl, place.manager)
-        self._watching = UnitWatch(self._on_event)
+        self._units = UnitWatch(self._on_event)
         self._unread = UnreadChanges()
         self._old_names = LeftOver(f"systemctl {'--user ' if place.manager == 'user' else ''}stop")
         self._manager = Manager(
             place,
             SignalCallbacks(
-                self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._unread.lose
+                self._on_unit, self._on_job_failed, self._units.removed, self._on_reloaded, self._unread.lose
             ),
         )
         #: Names of groups that are being started: their files are not in use yet, and stay.
@@ -100,8 +100,8 @@ class SystemdDriver:
         name = self._groups.name(key)
         record = self._groups.get(name)
         unit = await self._manager.unit(name)
-        if not self._watching.observe(name, unit.properties).gone:
-            self._watching.ask(name)
+        if not self._units.observe(name, unit.properties).gone:
+            self._units.note_asked_to_stop(name)
             await self._manager.stop(name)
             log.info("worker asked to stop", extra=self._fields(key, name))
         elif record is not None:
@@ -153,11 +153,11 @@ class SystemdDriver:
 
     async def _start(self, key: str, name: str) -> None:
         unit = await self._manager.unit(name)
-        seen = self._watching.observe(name, unit.properties)
+        seen = self._units.observe(name, unit.properties)
         if unit.problem is not None:
             raise DriverError(unit.problem)
         former = self._groups.get(name)
-        stopping = seen.active == "deactivating" or self._watching.is_asked(name)
+        stopping = seen.active == "deactivating" or self._units.is_asked_to_stop(name)
         if (seen.runs or seen.waits) and not stopping:
             if former is None:
                 # The template that it was started from is no longer known.
@@ -202,9 +202,9 @@ class SystemdDriver:
 
     async def _compare(self, listed: Mapping[str, ListedUnit], records: Mapping[str, UnitRecord]) -> None:
         """Note changes without a signal: units of a former daemon, and missed signals."""
-        changed = [name for name in records if name in listed and not self._watching.adopt(name, listed[name])]
-        for name in (*changed, *self._watching.not_listed(listed)):
-            self._watching.observe(name, await self._manager.properties(name))
+        changed = [name for name in records if name in listed and not self._units.observe_listed(name, listed[name])]
+        for name in (*changed, *self._units.missing_from(listed)):
+            self._units.observe(name, await self._manager.properties(name))
 
     async def _tidy(self, left_over: builtins.list[UnitRecord]) -> None:
         now = asyncio.get_running_loop().time()
@@ -225,7 +225,7 @@ class SystemdDriver:
 
     def _on_unit(self, name: str, properties: Mapping[str, Any]) -> None:
         if self._groups.get(name) is not None:
-            self._watching.hear(name, properties)
+            self._units.observe_signal(name, properties)
 
     def _on_job_failed(self, name: str, result: str) -> None:
         self._on_event(name, UnitEvent(f"was not started: {JOB_FAILURES[result]}", how=How.NO_START))

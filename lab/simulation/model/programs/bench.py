@@ -39,7 +39,7 @@ class Bench(Protocol):
 
     async def restart(self) -> None: ...
     async def lose(self, queue: str) -> None:
-        """Make of a quorum queue what a SIGKILL makes of one that was declared right before."""
+        """Lose a quorum queue, as the broker does with one that was declared right before a SIGKILL."""
 
     async def never_led(self, queue: str) -> bool | None:
         """Say whether the members of a quorum queue say that it never had a leader; None: there is no such queue."""
@@ -92,7 +92,7 @@ class Inbox:
 
 
 def seen(message: Message) -> dict[str, Any]:
-    """What of a delivery is the same on every broker."""
+    """Return the parts of a delivery that must be the same on every broker."""
     properties = {name: value for name, value in vars(message.properties).items() if value is not None}
     properties["headers"] = _plain(properties.get("headers"))
     return {
@@ -112,13 +112,13 @@ def _plain(value: Any) -> Any:
 
 
 def counts(message: Message) -> tuple[bytes, bool, Any, Any]:
-    """Body, redelivered, and what the headers say of deliveries."""
+    """Return the body, `redelivered`, and the counters of deliveries in the headers."""
     headers = message.properties.headers or {}
     return message.body, message.redelivered, headers.get("x-delivery-count"), headers.get("x-acquired-count")
 
 
 async def outcome(awaited: Awaitable[Any]) -> Any:
-    """What came of an operation: its result, or the class of the error and the broker's code."""
+    """Return the result of an operation, or the class of its error and the broker's code."""
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await awaited
@@ -150,7 +150,7 @@ async def gone(channel: Channel, queue: str) -> None:
 
 
 async def ended(channel: Channel) -> Any:
-    """Why a channel has ended, once it has."""
+    """Wait until a channel has ended; return the class of the error and the broker's code."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         reason = await channel.wait_closed()
     return type(reason).__name__, reason.code

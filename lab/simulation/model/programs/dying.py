@@ -1,4 +1,4 @@
-"""Programs about messages that die: expiry, refusal, dead letters."""
+"""Programs about messages that expire, are refused or exceed a length, and become dead letters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AT_LEAST_ONCE = {"dead_letter_strategy": "at-least-once", "overflow": "reject-p
 
 
 async def _with_dead_letters(bench: Bench, connection: Connection, **policy: Any) -> Channel:
-    """A quorum queue `q` under a policy, whose dead letters go to `dead`."""
+    """Declare a quorum queue `q` whose dead letters go to the queue `dead`, by a policy. Return a confirm channel."""
     channel = await connection.channel(confirm=True)
     await bench.exchange("dlx", "fanout")
     await channel.declare_queue("dead", arguments=QUORUM)

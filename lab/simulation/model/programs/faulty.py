@@ -1,4 +1,4 @@
-"""Programs that do something to the whole broker."""
+"""Programs that need a broker of their own: they restart it, raise an alarm, or wait for its consumer timeout."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def what_is_durable_outlives_a_restart(bench: Bench) -> Any:
     channel = await connection.channel(confirm=True)
     routed = await outcome(channel.publish("x", "k", b"after", mandatory=True))
     lock = await outcome((await connection.channel()).declare_queue("lock", passive=True))
-    quorum, classic = [await Inbox.of(connection, kind) for kind in ("quorum", "classic")]
+    quorum, classic = [await Inbox.of(connection, queue) for queue in ("quorum", "classic")]
     return (
         type(reason).__name__,
         routed,
         lock,
         [counts(await quorum.take()) for _ in range(3)],
-        [counts(await classic.take()) for _ in range(1)],
+        [counts(await classic.take())],
         classic.quiet,
     )
 
@@ -55,7 +55,7 @@ async def a_lost_queue_is_lost_after_a_restart_too_and_counts_as_empty(bench: Be
         return "other" in await bench.counted_queues()
 
     await until(listed)
-    await asyncio.sleep(2)  # those of the other would have come, too
+    await asyncio.sleep(2)  # counts of the lost queue would have come by now, too
     totals = await bench.totals("lost"), await bench.counted_queues()
     lost = [await bench.never_led(queue) for queue in ("lost", "other")]
     looked = await channel.declare_queue("lost", passive=True)
@@ -134,6 +134,8 @@ async def only_what_was_held_for_too_long_is_taken_back(bench: Bench) -> Any:
 
 
 async def settling_a_message_that_was_taken_back_changes_nothing(bench: Bench) -> Any:
+    if bench.version == "4.0":
+        return None
     connection = await bench.open()
     channel = await connection.channel(confirm=True)
     await bench.policy("q", "^q$", "quorum_queues", consumer_timeout=2000)
@@ -141,8 +143,6 @@ async def settling_a_message_that_was_taken_back_changes_nothing(bench: Bench) -
     await channel.publish("", "q", b"m")
     inbox = await Inbox.of(connection, "q", prefetch=1)
     held = await inbox.get()
-    if bench.version == "4.0":
-        return None
     await until(inbox.cancelled.is_set)
     other = await Inbox.of(connection, "q", prefetch=1)
     taken = await other.get()

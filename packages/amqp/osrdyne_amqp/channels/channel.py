@@ -132,7 +132,6 @@ class Channel(PublishingChannel):
         on_cancel: Callable[[], None],
         no_ack: bool = False,
         arguments: Mapping[str, Any] | None = None,
-        exclusive: bool = False,
     ) -> str:
         """Consume and return the consumer tag. `on_message` is called from before this returns until `cancel`
         has.
@@ -153,7 +152,6 @@ class Channel(PublishingChannel):
                 queue,
                 _pika_must_not_deliver,
                 auto_ack=no_ack,
-                exclusive=exclusive,
                 consumer_tag=tag,
                 arguments=checked,
                 callback=callback,

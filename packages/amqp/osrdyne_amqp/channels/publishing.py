@@ -64,12 +64,9 @@ class PublishingChannel:
         routing_key: str | bytes,
         body: bytes,
         properties: Properties | None = None,
-        *,
-        mandatory: bool = True,
-        publish_id: str | None = None,
     ) -> asyncio.Future[bool]:
-        """Like `publish`, but a return is a result: the future resolves to False (no queue there), else to True."""
-        return self._publish(exchange, routing_key, body, properties, mandatory, publish_id, final=True)
+        """Publish like `publish(mandatory=True)`; the future resolves to False on a return (no queue), else to True."""
+        return self._publish(exchange, routing_key, body, properties, mandatory=True, publish_id=None, final=True)
 
     def _publish(
         self,

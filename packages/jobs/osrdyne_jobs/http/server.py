@@ -21,7 +21,7 @@ from osrdyne_runtime.serve.server import served
 
 log = log_lines.logger(__name__)
 
-#: Most connections.
+#: Most connections at once.
 _CONNECTIONS = 512
 #: Seconds between two looks at whether to stop.
 _LOOK_SECONDS = 0.1

@@ -42,7 +42,7 @@ class AnswerStreams:
             raise StreamLost(f"data stream {name!r} cannot be sent: {self._why_not}")
         if not 0 < len(name) <= _MOST_NAME or len(self.streams) >= MOST_STREAMS:
             raise InvalidCall(
-                f"an answer has {MOST_STREAMS} data streams at most, with names of 1 to {_MOST_NAME} letters"
+                f"an answer has {MOST_STREAMS} data streams at most, with names of 1 to {_MOST_NAME} characters"
             )
 
 

@@ -75,9 +75,6 @@ class ConfirmChannel(Channel):
         routing_key: str | bytes,
         body: bytes,
         properties: Properties | None = None,
-        *,
-        mandatory: bool = True,
-        publish_id: str | None = None,
     ) -> asyncio.Future[bool]:
         return self.publish(exchange, routing_key, body, properties)
 
