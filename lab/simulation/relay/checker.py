@@ -112,22 +112,12 @@ def _wrong(world: World, plan: CallPlan, ended: CallResult, times: int) -> list[
 def _without_cause(world: World, plan: CallPlan, ended: CallResult) -> list[str]:
     """Return what is wrong with a RedisAway: no outage, or a short one and a call whose time was not over."""
     kind, outage = world.scenario.kind, world.scenario.outage
-    if _stood_still(world, plan, ended.at):
-        return []
     if kind not in _CAUSES["RedisAway"]:
         return [f"ended with RedisAway, and there was no cause: {kind.value}"]
     in_time = plan.timeout is None or ended.at < plan.at + plan.timeout
     if kind is Kind.OUTAGE and in_time and outage < _TIMES.retry_for - 6:
         return [f"ended with RedisAway after an outage of {outage:.0f} s"]
     return []
-
-
-def _stood_still(world: World, plan: CallPlan, at: float) -> bool:
-    """Whether the caller's process stood still then: in the model its connection does, and its timers do not."""
-    return any(
-        trouble.who == f"caller {plan.caller}" and trouble.still is not None and 0 <= at - trouble.at <= trouble.still
-        for trouble in world.scenario.troubles
-    )
 
 
 def _may_be_uncollected(world: World, plan: CallPlan, ended: CallResult) -> bool:

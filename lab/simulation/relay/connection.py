@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from osrdyne_relay import Relay
@@ -13,6 +14,7 @@ from osrdyne_relay.redis.names import CLAIM
 from osrdyne_relay.redis.port import Away as NoAnswer
 from osrdyne_relay.redis.port import Command, Hear, RedisPort, Subscriber
 from simulation.relay.scenario import LOAD_SECONDS, Away
+from simulation.virtual_time import Clock, context_of
 
 if TYPE_CHECKING:
     from simulation.relay.world import World
@@ -29,29 +31,33 @@ class Process:
         self.dead = False
         #: The node in it.
         self.relay: Relay
-        self._awake = asyncio.Event()
-        self._awake.set()
+        self.clock = Clock()
         self._world = world
         #: Set while it claims a request.
         self.claims = asyncio.Event()
         #: Called when it dies.
         self.at_end: list[Callable[[], None]] = []
 
-    async def runs(self) -> None:
-        """Wait while it stands still. Ends the task when it is dead."""
-        await self._awake.wait()
+    def lives(self) -> None:
+        """End the task of a process that is dead."""
         if self.dead:
             raise asyncio.CancelledError
 
+    def spawn(self, work: Any) -> asyncio.Task[None]:
+        """Start a task of this process, which stands still with it."""
+        return self._world.spawn(work, context_of(self.clock))
+
     def stand_still(self, seconds: float) -> None:
-        self._awake.clear()
-        asyncio.get_running_loop().call_later(seconds, self._awake.set)
+        """Let it do nothing for a time. What it has sent reaches Redis, and answers wait for it."""
+        loop = self._world.loop
+        loop.stand_still(self.clock)
+        loop.call_later(seconds, loop.go_on, self.clock, context=Context())
 
     def die(self) -> None:
         """End at once: nothing of it reaches Redis from here on."""
         if not self.dead:
             self.dead = True
-            self._awake.set()
+            self._world.loop.go_on(self.clock)
             self._world.died(self)
             for end in self.at_end:
                 end()
@@ -75,46 +81,53 @@ class Connection(RedisPort):
             self._process.claims.clear()
 
     async def _run(self, commands: tuple[Command, ...]) -> list[Any]:
-        await self._process.runs()
-        world, scenario = self._world, self._world.scenario
+        self._process.lives()
         if self._dies():
             self._process.die()
             raise asyncio.CancelledError
+        loop = self._world.loop
+        given_up = loop.time() + ANSWER_TIMEOUT_SECONDS
+        # On their way and in Redis, commands are nothing of the process, which may stand still.
+        answers = await loop.create_task(self._reach(commands), context=Context())
+        if answers is None:
+            await asyncio.sleep(max(0.0, given_up - loop.time()))
+        self._process.lives()
+        if answers is None:
+            raise NoAnswer("no answer in time", sent=True)
+        return answers
+
+    async def _reach(self, commands: tuple[Command, ...]) -> list[Any] | None:
+        """Return the answers; None where none comes. Raises NoAnswer where Redis refuses the connection."""
+        world, scenario = self._world, self._world.scenario
         await asyncio.sleep(self._chance.uniform(0.0001, 0.005))
         away = scenario.away_at(world.now())
         if away is not None:
-            await self._away(away, commands)
+            self._away(away, commands)
+            return None
         roll = self._chance.random() if world.now() < LOAD_SECONDS else 1.0
         if (roll := roll - scenario.command_lost) < 0:
-            await self._no_answer()
+            return None
         if (roll := roll - scenario.late) < 0:
-            asyncio.get_running_loop().call_later(self._chance.uniform(0, LATEST_SECONDS), self._execute_late, commands)
-            await self._no_answer()
+            world.loop.call_later(self._chance.uniform(0, LATEST_SECONDS), self._execute_late, commands)
+            return None
         answers = world.execute(self._process, commands)
         if self._dies():
             self._process.die()
         if roll - scenario.answer_lost < 0:
-            await self._no_answer()
+            return None
         await asyncio.sleep(self._chance.uniform(0.0001, 0.005))
-        await self._process.runs()
         return answers
 
     def _dies(self) -> bool:
         return self._world.now() < LOAD_SECONDS and self._chance.random() < self._world.scenario.dies
 
-    async def _away(self, how: Away, commands: tuple[Command, ...]) -> None:
+    def _away(self, how: Away, commands: tuple[Command, ...]) -> None:
         if how is Away.KILLED:
             raise NoAnswer("connection refused", sent=False)
         if how is Away.STILL:
             self._world.received.append((self._process, commands))
         elif self._chance.random() < 0.5:
             self._world.execute(self._process, commands)
-        await self._no_answer()
-
-    async def _no_answer(self) -> None:
-        await asyncio.sleep(ANSWER_TIMEOUT_SECONDS)
-        await self._process.runs()
-        raise NoAnswer("no answer in time", sent=True)
 
     def _execute_late(self, commands: tuple[Command, ...]) -> None:
         # Redis refuses what no longer fits. Where it was killed meanwhile, the connection is gone.
@@ -155,7 +168,7 @@ class PulseConnection(Subscriber):
         self._channels.difference_update(channels)
 
     async def _reaches(self) -> None:
-        await self._process.runs()
+        self._process.lives()
         await asyncio.sleep(0.001)
         if self._broken or self._world.scenario.away_at(self._world.now()) is not None:
             raise NoAnswer("the connection for pulses broke", sent=False)
@@ -167,10 +180,8 @@ class PulseConnection(Subscriber):
                     raise NoAnswer("the connection for pulses broke", sent=False)
                 self._news.clear()
                 await self._news.wait()
-            await self._process.runs()
-            # It may have been broken off meanwhile.
-            if self._heard:
-                self._hear(*self._heard.popleft())
+            self._process.lives()
+            self._hear(*self._heard.popleft())
 
     def hear(self, channel: str, content: bytes | None) -> bool:
         """Receive a pulse, where this is subscribed to its channel."""

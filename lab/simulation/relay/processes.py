@@ -32,7 +32,7 @@ def start_server(world: World, name: str) -> None:
         async with process.relay:
             await asyncio.gather(*(_work(world, process, endpoint) for endpoint in ENDPOINTS for _ in range(WORKERS)))
 
-    _live(world, process, world.spawn(live()))
+    _live(world, process, process.spawn(live()))
 
 
 def start_caller(world: World, name: str, calls: Sequence[CallPlan]) -> None:
@@ -46,7 +46,7 @@ def start_caller(world: World, name: str, calls: Sequence[CallPlan]) -> None:
             await asyncio.gather(*(_make(world, process, plan) for plan in mine))
             await asyncio.Event().wait()
 
-    _live(world, process, world.spawn(live()))
+    _live(world, process, process.spawn(live()))
 
 
 def _node(world: World, name: str) -> Process:
@@ -128,7 +128,6 @@ async def _serve(world: World, name: str, relay: Relay, request: Collected) -> N
 
 async def _make(world: World, process: Process, plan: CallPlan) -> None:
     await asyncio.sleep(max(0.0, plan.at - world.now()))
-    await process.runs()
     await call(world, process, plan)
 
 
@@ -199,5 +198,5 @@ def probe(world: World, endpoints: Iterable[str]) -> None:
         for endpoint in endpoints if name.startswith("caller") else ():
             plan = CallPlan(number, world.now(), 0, endpoint, 0.0, 40.0, None, None, False, False, False)
             world.probes.add(number)
-            world.spawn(call(world, process, plan))
+            process.spawn(call(world, process, plan))
             number += 1

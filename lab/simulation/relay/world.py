@@ -15,7 +15,7 @@ from simulation.relay import processes
 from simulation.relay.connection import Process, PulseConnection
 from simulation.relay.model import Model
 from simulation.relay.scenario import CALLERS, ENDPOINTS, LOAD_SECONDS, REST_SECONDS, SERVERS, Away, Scenario
-from simulation.virtual_time import run
+from simulation.virtual_time import VirtualLoop, run
 
 #: Without TLS, passwords and streams; times are the defaults.
 SETTINGS = RelaySettings.from_mapping({"redis": {"url": "redis://model"}})
@@ -57,6 +57,7 @@ class World:
 
     scenario: Scenario
     chance: random.Random
+    loop: VirtualLoop = field(init=False)
     model: Model = field(init=False)
     ears: list[PulseConnection] = field(default_factory=list)
     #: What Redis received while it stood still.
@@ -77,10 +78,13 @@ class World:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.loop = loop
         self.model = Model(self._publish)
 
     def now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return self.loop.time()
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now():9.3f} {text}")
@@ -104,12 +108,12 @@ class World:
     def died(self, process: Process) -> None:
         self.note(f"{process.name} dies")
         self.deaths.append((self.now(), process.name))
-        asyncio.get_running_loop().call_later(
+        self.loop.call_later(
             self.chance.uniform(0, _BACK_SECONDS), processes.start_again, self, process.name, context=Context()
         )
 
-    def spawn(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
+    def spawn(self, work: Any, context: Context) -> asyncio.Task[Any]:
+        task = self.loop.create_task(work, context=context)
         self.tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -125,7 +129,7 @@ class World:
             processes.start_server(self, f"server {number}")
         for number in range(CALLERS):
             processes.start_caller(self, f"caller {number}", self.scenario.calls)
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         for begin, end, how in self.scenario.away:
             loop.call_at(begin, self._goes_away, how)
             loop.call_at(end, self._comes_back, how)
