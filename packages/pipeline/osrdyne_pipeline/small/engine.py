@@ -11,7 +11,7 @@ import glob
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,16 @@ import pyarrow as pa
 
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import BY_DAY, Lake
+from osrdyne_pipeline.remaking import (
+    CHANGED_SINCE,
+    DIFFERENCE,
+    DIFFERENT_DAYS,
+    SLICES,
+    begin_of,
+    changed_days,
+    listed,
+    rows_of,
+)
 from osrdyne_pipeline.schemas import TABLES
 from osrdyne_pipeline.small.bill import BILL
 from osrdyne_pipeline.small.causes import CAUSES, STARTS
@@ -114,26 +124,26 @@ class SmallEngine:
         """Return the rows of a query as Arrow has them."""
         return self.connection.sql(query).to_arrow_table()
 
-    def show(self, lake: AnyLake, *names: str, key: str | None = None) -> None:
+    def show(self, lake: AnyLake, *names: str, key: str | None = None, prefix: str = "") -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none.
 
-        With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted again, from
+        They are tables as they are now, whatever is written later. With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted again, from
         its requests and events: name those tables before it.
         """
         self.check(lake)
         for name in names:
-            reading = _reading(lake, name) if isinstance(lake, Lake) else self._stored(lake, name)
+            reading = _reading(lake, name) if isinstance(lake, Lake) else self._stored(lake, name, prefix)
             if key is not None:
                 reading = _of_key(name, reading, key)
-            self.connection.execute(f"create or replace temp view {short(name)} as {reading}")
+            self.connection.execute(f"create or replace temp view {prefix}{short(name)} as {reading}")
 
-    def _stored(self, lake: StoreLake, name: str) -> str:
+    def _stored(self, lake: StoreLake, name: str, prefix: str) -> str:
         """Return the query of a table in an object store. Arrow reads it: of DuckDB's own reader nothing is fetched."""
         rows = lake.read(name)
         if rows is None:
             return _nothing(name)
-        self.connection.register(f"stored_{short(name)}", rows)
-        return f"select {', '.join(map(_name, TABLES[name].names))} from stored_{short(name)}"
+        self.connection.register(f"{prefix}stored_{short(name)}", rows)
+        return f"select {', '.join(map(_name, TABLES[name].names))} from {prefix}stored_{short(name)}"
 
     @contextlib.contextmanager
     def kept(self, name: str, query: str) -> Iterator[None]:
@@ -144,14 +154,13 @@ class SmallEngine:
         finally:
             self.connection.execute(f"drop table {name}")
 
-    def write(self, lake: AnyLake, name: str) -> None:
-        """Replace a table of the lake by the table that queries know by its name."""
-        query = f"from {short(name)}"
+    def write(self, lake: AnyLake, name: str, query: str, days: Collection[str] | None = None) -> None:
+        """Replace a table of the lake, or some days of it, by the rows of a query."""
         if isinstance(lake, Lake):
-            with lake.version(name) as aside:
+            with lake.version(name, days) as aside:
                 self.copy(name, query, aside)
         else:
-            lake.replace(name, self.reader(name, query))
+            lake.replace(name, self.reader(name, query), days)
 
     def copy(self, name: str, query: str, folder: Path) -> None:
         """Write the rows of a query as files of the table `name`, by day where it is kept so.
@@ -185,12 +194,39 @@ class SmallEngine:
 
 
 def build(engine: SmallEngine, lake: AnyLake, progress: Callable[[str, int, int], None]) -> None:
-    """Make every table after bronze again."""
-    engine.show(lake, "bronze")
-    for number, (name, query) in enumerate(QUERIES.items(), start=1):
-        progress(name, number, len(QUERIES))
-        engine.connection.execute(f"create or replace temp table {short(name)} as {query}")
-        engine.write(lake, name)
+    """Make every table after bronze again: of silver the days that changed, where they are known."""
+    with changed_days(lake) as days:
+        if days == []:
+            return
+        engine.show(lake, "bronze", prefix="all_" if days else "")
+        engine.show(lake, *SLICES, prefix="was_")
+        since = begin_of(days[0]) if days else None
+        for number, (name, query) in enumerate(QUERIES.items(), start=1):
+            progress(name, number, len(QUERIES))
+            if days is None or name not in SLICES:
+                engine.connection.execute(f"create or replace temp table {short(name)} as {query}")
+                engine.write(lake, name, f"from {short(name)}")
+                continue
+            _remake(engine, lake, name, listed(days), since)
+            if name == "silver/events" and (since := engine.rows(CHANGED_SINCE)[0]["ms"]) is None:
+                return
+            if name == "silver/lives":
+                engine.show(lake, *SLICES)
+
+
+def _remake(engine: SmallEngine, lake: AnyLake, name: str, days: str, since: int | None) -> None:
+    """Make a table of silver again where it differs. After it, queries know rows that `come` and rows that are `gone`.
+
+    They also know the table as it is now.
+    """
+    parts = {part: query.format(days=days, since=since) for part, query in SLICES[name].items()}
+    for part, query in {**parts, "made": QUERIES[name], **DIFFERENCE}.items():
+        engine.connection.execute(f"create or replace temp table {part} as {query}")
+    if different := [str(row["day"]) for row in engine.rows(DIFFERENT_DAYS)]:
+        engine.write(lake, name, rows_of(short(name), listed(different)), different)
+    engine.show(lake, name, prefix="all_")
+    for part in parts:
+        engine.connection.execute(f"drop table {part}")
 
 
 @contextlib.contextmanager
