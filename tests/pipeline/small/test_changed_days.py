@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from benchmarks.sides.pipeline_plain import Event
-from osrdyne_pipeline import forgetting, remaking
+from osrdyne_pipeline import forgetting, slices
 from osrdyne_pipeline.forgetting import ForgetSelection
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.slices import build
 from osrdyne_pipeline.small import engine as small
-from osrdyne_pipeline.small.engine import SmallEngine, build
+from osrdyne_pipeline.small.engine import SmallEngine
 from tests.pipeline.tables.histories import DAY, HOUR, MONDAY, Pool, add, long_history, read_small, the_day
 
 Read = dict[str, list[tuple[Any, ...]]]
@@ -64,7 +65,7 @@ def calls(days: Sequence[int]) -> list[Event]:
 def test_whatever_comes_and_goes_tables_are_those_that_are_made_from_nothing(
     seed: int, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remaking, "MOST", 1)
+    monkeypatch.setattr(slices, "MOST", 1)
     chance = random.Random(seed)
     history = long_history(seed)
     chance.shuffle(history) if seed % 3 == 0 else history.sort(key=lambda event: event.time_ms)
@@ -108,7 +109,8 @@ def test_a_request_and_a_group_over_midnight_are_made_again_with_the_day_before(
     tell = pool.key("SFO")
     tell("orphan-seen", 8 * DAY - 2000, "over")
     tell("group-started", 8 * DAY - 1000)
-    add(lake, "evening", [*(event._replace(event_id=f"week-{event.event_id}") for event in calls(range(7))), *pool.history])
+    week = [event._replace(event_id=f"week-{event.event_id}") for event in calls(range(7))]
+    add(lake, "evening", [*week, *pool.history])
     make(lake)
     # When the events of the next day come
     tell("started", 8 * DAY + 500, worker_id="w")
@@ -133,7 +135,7 @@ def test_tables_that_are_not_known_to_fit_are_made_from_nothing(
     made = make(lake)
     before = files(lake)
     if what == "code":
-        note = lake.home / remaking.NOTE
+        note = lake.home / slices.NOTE
         note.write_text(note.read_text().replace('"code": "', '"code": "0'))
     elif what == "a table that another wrote":
         with lake.version("silver/events"):

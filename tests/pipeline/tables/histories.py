@@ -29,7 +29,8 @@ from osrdyne_pipeline.schemas import BRONZE
 from osrdyne_pipeline.silver.events import events
 from osrdyne_pipeline.silver.lives import lives
 from osrdyne_pipeline.silver.requests import requests
-from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, build, short
+from osrdyne_pipeline.slices import build
+from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, short
 from osrdyne_pipeline.spark.rows import of_arrow
 from osrdyne_protocol import events as names
 
@@ -251,7 +252,7 @@ def random_history(seed: int, *, keys: int, events_of_a_key: int) -> list[Event]
 def long_history(seed: int) -> list[Event]:
     """A random history of a dozen days, of few keys."""
     chance = random.Random(seed)
-    history = random_history(seed, keys=chance.choice((1, 3, 8)), events_of_a_key=chance.choice((10, 40)))
+    history = random_history(seed, keys=chance.choice((1, 3, 8)), events_of_a_key=40)
     return [event._replace(time_ms=event.time_ms + chance.randrange(10) * DAY) for event in history]
 
 

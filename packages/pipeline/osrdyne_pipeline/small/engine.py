@@ -1,7 +1,7 @@
 """DuckDB within this process: what makes the tables of a small pool, without a Java.
 
-Tables are made in the order of `QUERIES`, each of those further up, which DuckDB keeps meanwhile: in memory, and beyond
-that in files of a folder of its own, which it removes.
+Tables are made in the order of `QUERIES`, each of those further up. What DuckDB keeps meanwhile is in memory, and
+beyond that in files of a folder of its own, which it removes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import glob
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,6 @@ import pyarrow as pa
 
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import BY_DAY, Lake
-from osrdyne_pipeline.remaking import (
-    CHANGED_SINCE,
-    DIFFERENCE,
-    DIFFERENT_DAYS,
-    SLICES,
-    begin_of,
-    changed_days,
-    listed,
-    rows_of,
-)
 from osrdyne_pipeline.schemas import TABLES
 from osrdyne_pipeline.small.bill import BILL
 from osrdyne_pipeline.small.causes import CAUSES, STARTS
@@ -127,8 +117,9 @@ class SmallEngine:
     def show(self, lake: AnyLake, *names: str, key: str | None = None, prefix: str = "") -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none.
 
-        They are tables as they are now, whatever is written later. With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted again, from
-        its requests and events: name those tables before it.
+        They are tables as they are now, whatever is written later. With a key, queries see its rows alone, and no row
+        of a table that has no keys. Failures are counted again, from its requests and events: name those tables before
+        it.
         """
         self.check(lake)
         for name in names:
@@ -153,6 +144,15 @@ class SmallEngine:
             yield
         finally:
             self.connection.execute(f"drop table {name}")
+
+    def keep(self, name: str, query: str) -> None:
+        """Let queries know the rows of a query as they are now."""
+        self.connection.execute(f"create or replace temp table kept_{name} as {query}")
+        self.connection.execute(f"create or replace temp view {name} as from kept_{name}")
+
+    def make(self, name: str) -> None:
+        """Let queries know as `making` what the tables that they know make of a table."""
+        self.connection.execute(f"create or replace temp view making as {QUERIES[name]}")
 
     def write(self, lake: AnyLake, name: str, query: str, days: Collection[str] | None = None) -> None:
         """Replace a table of the lake, or some days of it, by the rows of a query."""
@@ -191,42 +191,6 @@ class SmallEngine:
         if not have.equals(want):
             raise LakeError(f"these rows do not fit the table {name}: they have {have}, not {want}")
         return f"select {', '.join(_required(name, field) for field in schema)} from ({query})"
-
-
-def build(engine: SmallEngine, lake: AnyLake, progress: Callable[[str, int, int], None]) -> None:
-    """Make every table after bronze again: of silver the days that changed, where they are known."""
-    with changed_days(lake) as days:
-        if days == []:
-            return
-        engine.show(lake, "bronze", prefix="all_" if days else "")
-        engine.show(lake, *SLICES, prefix="was_")
-        since = begin_of(days[0]) if days else None
-        for number, (name, query) in enumerate(QUERIES.items(), start=1):
-            progress(name, number, len(QUERIES))
-            if days is None or name not in SLICES:
-                engine.connection.execute(f"create or replace temp table {short(name)} as {query}")
-                engine.write(lake, name, f"from {short(name)}")
-                continue
-            _remake(engine, lake, name, listed(days), since)
-            if name == "silver/events" and (since := engine.rows(CHANGED_SINCE)[0]["ms"]) is None:
-                return
-            if name == "silver/lives":
-                engine.show(lake, *SLICES)
-
-
-def _remake(engine: SmallEngine, lake: AnyLake, name: str, days: str, since: int | None) -> None:
-    """Make a table of silver again where it differs. After it, queries know rows that `come` and rows that are `gone`.
-
-    They also know the table as it is now.
-    """
-    parts = {part: query.format(days=days, since=since) for part, query in SLICES[name].items()}
-    for part, query in {**parts, "made": QUERIES[name], **DIFFERENCE}.items():
-        engine.connection.execute(f"create or replace temp table {part} as {query}")
-    if different := [str(row["day"]) for row in engine.rows(DIFFERENT_DAYS)]:
-        engine.write(lake, name, rows_of(short(name), listed(different)), different)
-    engine.show(lake, name, prefix="all_")
-    for part in parts:
-        engine.connection.execute(f"drop table {part}")
 
 
 @contextlib.contextmanager
