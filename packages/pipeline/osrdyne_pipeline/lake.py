@@ -16,7 +16,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,12 @@ class Lake:
         """Return how many rows a table has, by what its files say; none where there is no table. Raises `LakeError`."""
         path = self.path(name)
         return sum(_rows_in(file) for file in (path.resolve().rglob("*.parquet") if path.is_dir() else ()))
+
+    def files(self, name: str) -> dict[str, str]:
+        """Return the files of a table below its folder, each with a text that is another one where it was written."""
+        home = self.path(name).resolve()
+        seen = {str(file.relative_to(home)): file.stat() for file in home.rglob("*.parquet")}
+        return {file: f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in seen.items()}
 
     def check_writable(self) -> None:
         """Write nothing, and raise `LakeError`, with what to do, where nothing can be written."""
@@ -119,26 +125,32 @@ class Lake:
         # The version itself: what its name stands for may change before Spark opens the files.
         return spark_rows.read_rows(spark, name, path.resolve() if path.is_dir() else None)
 
-    def write(self, name: str, rows: DataFrame) -> None:
-        """Replace the whole table by `rows`, which may come from the table itself.
+    def write(self, name: str, rows: DataFrame, days: Collection[str] | None = None) -> None:
+        """Replace the whole table, or some days of it, by `rows`, which may come from the table itself.
 
         Raises `LakeError` where columns differ from the table's schema; Spark's error names the column where a
         required value is missing.
         """
         from osrdyne_pipeline.spark import rows as spark_rows  # only where there is a Spark
 
-        with self.version(name) as aside:
+        with self.version(name, days) as aside:
             spark_rows.write_rows(name, rows, aside / "batch=written" if name in IN_BATCHES else aside)
 
     @contextmanager
-    def version(self, name: str) -> Iterator[Path]:
-        """Give an empty folder to be filled, which then becomes the table; removed where that fails."""
+    def version(self, name: str, days: Collection[str] | None = None) -> Iterator[Path]:
+        """Give an empty folder to be filled, which then becomes the table; removed where that fails.
+
+        With days, only those are to be filled. The files of all others get a second name.
+        """
         path = self.path(name)
         versions = self.home / "versions"
         aside = versions / f"{name.replace('/', '.')}-{time.time_ns():020d}-{secrets.token_hex(4)}"
         aside.mkdir(parents=True)
         try:
             yield aside
+            if days is not None:
+                others = shutil.ignore_patterns("[._]*", *(f"day={day}" for day in days))
+                shutil.copytree(path.resolve(), aside, ignore=others, copy_function=os.link, dirs_exist_ok=True)
             self._point(path, aside)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from osrdyne_pipeline import slices
 from osrdyne_pipeline.lake import in_folder
 from osrdyne_pipeline.recommendation.calls import Tables
-from osrdyne_pipeline.small import engine as small
 from osrdyne_pipeline.small.engine import SmallEngine
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ Progress = Callable[[str, int, int], None]
 
 
 def build(engine: SparkSession | SmallEngine, lake: AnyLake, progress: Progress) -> None:
-    """Make every table after bronze again. Raises LakeError where the lake cannot be read or written."""
-    if isinstance(engine, SmallEngine):
-        small.build(engine, lake, progress)
-    else:
-        from osrdyne_pipeline.spark import tables as spark_tables  # only where there is a Spark
+    """Make every table after bronze again, as `slices` says. Raises LakeError where the lake cannot be used."""
+    if not isinstance(engine, SmallEngine):
+        from osrdyne_pipeline.spark.tables import SparkMaker  # only where there is a Spark
 
-        spark_tables.build(engine, in_folder(lake), progress)
+        slices.build(SparkMaker(engine), in_folder(lake), progress)
+    else:
+        slices.build(engine, lake, progress)
 
 
 def shown(engine: SparkSession | SmallEngine, lake: AnyLake, *names: str) -> Tables:

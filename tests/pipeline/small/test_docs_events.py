@@ -12,7 +12,8 @@ import steps
 from osrdyne_pipeline.ingest import ingest_files
 from osrdyne_pipeline.judging import KNOWN
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.small.engine import SmallEngine, build
+from osrdyne_pipeline.slices import build
+from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source.values import COLUMNS
 
 PAGE = Path(steps.ROOT, "docs/reference/pipeline-events.md").read_text()

@@ -17,7 +17,8 @@ from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.recommendation.choices.options import DELAYS, STOP_SECONDS
 from osrdyne_pipeline.schemas import TABLES
-from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, build
+from osrdyne_pipeline.slices import build
+from osrdyne_pipeline.small.engine import QUERIES, SmallEngine
 from osrdyne_pipeline.small.events_and_requests import REQUESTS
 from osrdyne_pipeline.small.lives import LIVES
 from tests.pipeline.tables.histories import Pool, made_plainly, made_small, random_history, read_small

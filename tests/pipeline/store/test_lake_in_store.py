@@ -25,7 +25,8 @@ from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.ingest import ingest_files
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.schemas import BRONZE, TABLES
-from osrdyne_pipeline.small.engine import SmallEngine, build, short
+from osrdyne_pipeline.slices import build
+from osrdyne_pipeline.small.engine import SmallEngine, short
 from osrdyne_pipeline.store.lake import StoreLake
 from osrdyne_pipeline.store.objects import opened
 from testbed.s3.server import S3Server

@@ -29,7 +29,8 @@ from osrdyne_pipeline.schemas import BRONZE
 from osrdyne_pipeline.silver.events import events
 from osrdyne_pipeline.silver.lives import lives
 from osrdyne_pipeline.silver.requests import requests
-from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, build, short
+from osrdyne_pipeline.slices import build
+from osrdyne_pipeline.small.engine import QUERIES, SmallEngine, short
 from osrdyne_pipeline.spark.rows import of_arrow
 from osrdyne_protocol import events as names
 
@@ -43,14 +44,27 @@ Row = dict[str, Any]
 
 def made_small(lake: Lake, history: Iterable[Event]) -> dict[str, list[tuple[Any, ...]]]:
     """Make every table of a history in a lake, without Spark, and read them: by name, as `Tables.tuples` has them."""
-    given = [(*event, day_of(event.time_ms)) for event in history]
-    columns = [[row[place] for row in given] for place in range(len(BRONZE))]
     with SmallEngine.open("1g") as engine:
-        engine.connection.register("history", pa.table(columns, schema=BRONZE))
+        engine.connection.register("history", _as_bronze(history))
         with lake.version("bronze") as aside:
             engine.copy("bronze", "from history", aside / "batch=written")
         build(engine, lake, lambda *_: None)
     return read_small(lake)
+
+
+def add(lake: Lake, batch: str, history: Iterable[Event]) -> None:
+    """Add events to a lake's bronze, as an ingest does."""
+    with SmallEngine.open("1g") as engine:
+        engine.connection.register("history", _as_bronze(history))
+        if not lake.exists("bronze"):
+            with lake.version("bronze"):
+                pass
+        engine.copy("bronze", "from history", lake.path("bronze") / f"batch={batch}")
+
+
+def _as_bronze(history: Iterable[Event]) -> pa.Table:
+    given = [(*event, day_of(event.time_ms)) for event in history]
+    return pa.table([[row[place] for row in given] for place in range(len(BRONZE))], schema=BRONZE)
 
 
 def read_small(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
@@ -233,6 +247,13 @@ def random_history(seed: int, *, keys: int, events_of_a_key: int) -> list[Event]
             )
         )
     return history
+
+
+def long_history(seed: int) -> list[Event]:
+    """A random history of a dozen days, of few keys."""
+    chance = random.Random(seed)
+    history = random_history(seed, keys=chance.choice((1, 3, 8)), events_of_a_key=40)
+    return [event._replace(time_ms=event.time_ms + chance.randrange(10) * DAY) for event in history]
 
 
 def the_day(number: int) -> date:

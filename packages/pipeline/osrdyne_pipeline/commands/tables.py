@@ -31,8 +31,8 @@ def command(
 ) -> None:
     """Make silver and gold from bronze: requests, lives of groups, and an answer to each question.
 
-    Each run makes all of them again; from the same events they are the same, row for row. Readers see the old tables
-    or the new ones.
+    Of requests and lives, a run makes again the days that changed. From the same events all tables are the same, row
+    for row. Readers see the old tables or the new ones.
     """
     begun = time.monotonic()
     place = lake_at(lake, pool)

@@ -1,7 +1,7 @@
 """DuckDB within this process: what makes the tables of a small pool, without a Java.
 
-Tables are made in the order of `QUERIES`, each of those further up, which DuckDB keeps meanwhile: in memory, and beyond
-that in files of a folder of its own, which it removes.
+Tables are made in the order of `QUERIES`, each of those further up. What DuckDB keeps meanwhile is in memory, and
+beyond that in files of a folder of its own, which it removes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import glob
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,26 +114,27 @@ class SmallEngine:
         """Return the rows of a query as Arrow has them."""
         return self.connection.sql(query).to_arrow_table()
 
-    def show(self, lake: AnyLake, *names: str, key: str | None = None) -> None:
+    def show(self, lake: AnyLake, *names: str, key: str | None = None, prefix: str = "") -> None:
         """Let queries know tables of the lake, by the last part of their names; without rows where there are none.
 
-        With a key, queries see its rows alone, and no row of a table that has no keys. Failures are counted again, from
-        its requests and events: name those tables before it.
+        They are tables as they are now, whatever is written later. With a key, queries see its rows alone, and no row
+        of a table that has no keys. Failures are counted again, from its requests and events: name those tables before
+        it.
         """
         self.check(lake)
         for name in names:
-            reading = _reading(lake, name) if isinstance(lake, Lake) else self._stored(lake, name)
+            reading = _reading(lake, name) if isinstance(lake, Lake) else self._stored(lake, name, prefix)
             if key is not None:
                 reading = _of_key(name, reading, key)
-            self.connection.execute(f"create or replace temp view {short(name)} as {reading}")
+            self.connection.execute(f"create or replace temp view {prefix}{short(name)} as {reading}")
 
-    def _stored(self, lake: StoreLake, name: str) -> str:
+    def _stored(self, lake: StoreLake, name: str, prefix: str) -> str:
         """Return the query of a table in an object store. Arrow reads it: of DuckDB's own reader nothing is fetched."""
         rows = lake.read(name)
         if rows is None:
             return _nothing(name)
-        self.connection.register(f"stored_{short(name)}", rows)
-        return f"select {', '.join(map(_name, TABLES[name].names))} from stored_{short(name)}"
+        self.connection.register(f"{prefix}stored_{short(name)}", rows)
+        return f"select {', '.join(map(_name, TABLES[name].names))} from {prefix}stored_{short(name)}"
 
     @contextlib.contextmanager
     def kept(self, name: str, query: str) -> Iterator[None]:
@@ -144,14 +145,22 @@ class SmallEngine:
         finally:
             self.connection.execute(f"drop table {name}")
 
-    def write(self, lake: AnyLake, name: str) -> None:
-        """Replace a table of the lake by the table that queries know by its name."""
-        query = f"from {short(name)}"
+    def keep(self, name: str, query: str) -> None:
+        """Let queries know the rows of a query as they are now."""
+        self.connection.execute(f"create or replace temp table kept_{name} as {query}")
+        self.connection.execute(f"create or replace temp view {name} as from kept_{name}")
+
+    def make(self, name: str) -> None:
+        """Let queries know as `making` what the tables that they know make of a table."""
+        self.connection.execute(f"create or replace temp view making as {QUERIES[name]}")
+
+    def write(self, lake: AnyLake, name: str, query: str, days: Collection[str] | None = None) -> None:
+        """Replace a table of the lake, or some days of it, by the rows of a query."""
         if isinstance(lake, Lake):
-            with lake.version(name) as aside:
+            with lake.version(name, days) as aside:
                 self.copy(name, query, aside)
         else:
-            lake.replace(name, self.reader(name, query))
+            lake.replace(name, self.reader(name, query), days)
 
     def copy(self, name: str, query: str, folder: Path) -> None:
         """Write the rows of a query as files of the table `name`, by day where it is kept so.
@@ -182,15 +191,6 @@ class SmallEngine:
         if not have.equals(want):
             raise LakeError(f"these rows do not fit the table {name}: they have {have}, not {want}")
         return f"select {', '.join(_required(name, field) for field in schema)} from ({query})"
-
-
-def build(engine: SmallEngine, lake: AnyLake, progress: Callable[[str, int, int], None]) -> None:
-    """Make every table after bronze again."""
-    engine.show(lake, "bronze")
-    for number, (name, query) in enumerate(QUERIES.items(), start=1):
-        progress(name, number, len(QUERIES))
-        engine.connection.execute(f"create or replace temp table {short(name)} as {query}")
-        engine.write(lake, name)
 
 
 @contextlib.contextmanager

@@ -73,10 +73,10 @@ class SparkTables:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
-    def show(self, lake: Lake, *names: str) -> None:
+    def show(self, lake: Lake, *names: str, prefix: str = "") -> None:
         """Let queries know tables of the lake; without rows where there are none."""
         for name in names:
-            lake.read(self.spark, name).createOrReplaceTempView(name.rpartition("/")[2])
+            lake.read(self.spark, name).createOrReplaceTempView(prefix + name.rpartition("/")[2])
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query."""

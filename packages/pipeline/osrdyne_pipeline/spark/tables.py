@@ -6,9 +6,9 @@ settings whatever the number of events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.questions.bill import bill
@@ -24,6 +24,7 @@ from osrdyne_pipeline.recommendation.candidates import keep_alive
 from osrdyne_pipeline.silver.events import events
 from osrdyne_pipeline.silver.lives import lives
 from osrdyne_pipeline.silver.requests import requests
+from osrdyne_pipeline.spark.rows import SparkTables
 
 #: Name -> how it is made, and of which tables, all of them further up.
 STEPS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
@@ -44,8 +45,18 @@ STEPS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
 }
 
 
-def build(spark: SparkSession, lake: Lake, progress: Callable[[str, int, int], None]) -> None:
-    """Make every table after bronze again. Raises LakeError where the lake cannot be read or written."""
-    for number, (name, (make, sources)) in enumerate(STEPS.items(), start=1):
-        progress(name, number, len(STEPS))
-        lake.write(name, make(*(lake.read(spark, source) for source in sources)))
+class SparkMaker(SparkTables):
+    """Makes tables; see `slices`. What is kept is kept by the executors: where one is lost, so is the run."""
+
+    def keep(self, name: str, query: str) -> None:
+        """Let queries know the rows of a query as they are now."""
+        self.spark.sql(query).localCheckpoint().createOrReplaceTempView(name)
+
+    def make(self, name: str) -> None:
+        """Let queries know as `making` what the tables that they know make of a table."""
+        make, sources = STEPS[name]
+        make(*(self.spark.table(source.rpartition("/")[2]) for source in sources)).createOrReplaceTempView("making")
+
+    def write(self, lake: Lake, name: str, query: str, days: Collection[str] | None = None) -> None:
+        """Replace a table of the lake, or some days of it, by the rows of a query."""
+        lake.write(name, self.spark.sql(query), days)

@@ -10,7 +10,7 @@ Rejects are written before. Those of a batch that was not committed stay where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,6 +83,11 @@ class StoreLake:
         with store_errors(self.where):
             return int(table.count())
 
+    def files(self, name: str) -> dict[str, str]:
+        """Return the addresses of a table's objects, each with a text: an object is never written again."""
+        table = self._open(name)
+        return {} if table is None else dict.fromkeys(table.file_uris(), "")
+
     def read(self, name: str) -> pads.Dataset | None:
         """Return a table as it is now, whatever is committed later; None where there is none."""
         table = self._open(name)
@@ -105,9 +110,10 @@ class StoreLake:
                 self._held[name] = self._open(name)
         yield
 
-    def replace(self, name: str, rows: pa.RecordBatchReader) -> None:
-        """Replace the whole table by rows of its schema. Raises `LakeBusy` and `LakeError`."""
-        self._commit(name, rows, instead_of="true")
+    def replace(self, name: str, rows: pa.RecordBatchReader, days: Collection[str] | None = None) -> None:
+        """Replace the whole table, or some days of it, by rows of its schema. Raises `LakeBusy` and `LakeError`."""
+        listed = ", ".join(f"'{day}'" for day in days or ())
+        self._commit(name, rows, instead_of=f"day in ({listed})" if listed else "true")
         self._remove_former(name, KEPT_HOURS)
 
     def remove_older_versions(self, name: str) -> None:
