@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from osrdyne_pipeline.commands import PIPELINE, starting
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.slices import NOTE
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_runtime.console.output import CannotAsk
 from testbed.waiting import until
@@ -132,7 +133,8 @@ ENDLESS = """
 from osrdyne_command import program
 from osrdyne_pipeline.commands import PIPELINE
 from osrdyne_pipeline.small.engine import QUERIES
-QUERIES["silver/events"] = "select max(hash(number)) from range(1000000000000) every(number)"
+ENDLESS = "select max(hash(number)) from range(1000000000000) every(number)"
+QUERIES["silver/events"] = f"select * from ({QUERIES['silver/events']}) where ({ENDLESS}) > 0"
 program.run(PIPELINE, "osrdyne pipeline")
 """
 
@@ -146,6 +148,8 @@ def worked(process: int) -> float:
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_the_midst_of_a_query_ends_the_command_as_interrupted(lake: Lake) -> None:
     made_small(lake, random_history(1, keys=1, events_of_a_key=5))
+    # Or nothing would be made again
+    (lake.home / NOTE).unlink()
     words = ["tables", "--pool", "core", "--lake", str(lake.home.parent)]
     with subprocess.Popen([sys.executable, "-c", ENDLESS, *words], stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None

@@ -210,11 +210,14 @@ def test_of_two_processes_that_make_tables_the_later_one_is_refused(
     engine: SmallEngine, stored: StoreLake, root: str, tmp_path: Path
 ) -> None:
     ingest_files(engine, stored, [lines(tmp_path / "a.jsonl", "a")])
-    build(engine, stored, lambda *_: None)
-    with stored.only_writer("tables"):
-        build(engine, StoreLake(root, "core"), lambda *_: None)
-        with pytest.raises(LakeBusy, match="silver/events meanwhile"):
-            build(engine, stored, lambda *_: None)
+
+    def first(name: str, *_: int) -> None:
+        if name == "silver/events":
+            with SmallEngine.open("1g") as another:
+                build(another, StoreLake(root, "core"), lambda *_: None)
+
+    with stored.only_writer("tables"), pytest.raises(LakeBusy, match="silver/events meanwhile"):
+        build(engine, stored, first)
 
 
 def test_an_ingest_that_is_killed_is_gone_on_with_and_each_event_is_there_once(
