@@ -57,7 +57,6 @@ class World:
 
     scenario: Scenario
     chance: random.Random
-    loop: VirtualLoop = field(init=False)
     model: Model = field(init=False)
     ears: list[PulseConnection] = field(default_factory=list)
     #: What Redis received while it stood still.
@@ -78,10 +77,14 @@ class World:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        self.loop = loop
         self.model = Model(self._publish)
+
+    @property
+    def loop(self) -> VirtualLoop:
+        """The loop in which this happens."""
+        running = asyncio.get_running_loop()
+        assert isinstance(running, VirtualLoop)
+        return running
 
     def now(self) -> float:
         return self.loop.time()
