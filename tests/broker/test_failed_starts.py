@@ -150,7 +150,7 @@ def test_requests_that_a_daemon_had_in_hand_when_it_ended_are_not_taken_for_a_wo
 
 
 @pytest.mark.both_versions
-@pytest.mark.parametrize("has_caller", [True, False])
+@pytest.mark.parametrize("has_caller", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_request_that_kills_workers_that_say_nothing_ends_in_the_poison_inventory(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, has_caller: bool
 ) -> None:
