@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 import versions
 from osrdyne_jobs import JobClient
@@ -71,7 +71,8 @@ def yaml_project(fresh: OnCluster, server: Postgres, settings: dict[str, Any], t
         },
         "outputs": {name: f"${{trains.{name}}}" for name in ("addresses", "databases", "namespaces")},
     }
-    (project.directory / "Pulumi.yaml").write_text(yaml.safe_dump(made))
+    # JSON is YAML, too, and without the aliases that Pulumi does not take.
+    (project.directory / "Pulumi.yaml").write_text(json.dumps(made))
     project.must("stack", "init", project.stack)
     for name, word in secrets.items():
         project.must("config", "set", "--stack", project.stack, "--secret", name, stdin=word)

@@ -166,9 +166,12 @@ def _bare(value: Any) -> Any:
 
 
 def setting(value: Any) -> Any:
-    """Return an input as a program would give it: whole numbers, which come as floats, and an output if unknown."""
+    """Return an input as a program would give it: whole numbers, which come as floats, and an output if unknown.
+
+    Tables come in another order each time, and files that are made of them must not differ.
+    """
     if isinstance(value, dict):
-        return {name: setting(part) for name, part in value.items()}
+        return {name: setting(value[name]) for name in sorted(value)}
     if isinstance(value, list):
         return [setting(part) for part in value]
     if isinstance(value, Unknown):
