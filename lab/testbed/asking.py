@@ -7,6 +7,7 @@ import html
 import json
 import re
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,14 @@ _HOW_AND_LOG = re.compile(r"^.*?; see [^:]*(?:: |$)")
 
 
 class Events:
-    """All activity events of a pool since this was made."""
+    """All activity events of a pool since this was made. Threads may ask at the same time."""
 
     def __init__(self, pool: Pool) -> None:
-        self._connection = pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost)))
+        parameters = pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost))
+        # Between two questions nothing answers the broker's heartbeats, and a caller may wait for minutes.
+        parameters.heartbeat = 0
+        self._connection = pika.BlockingConnection(parameters)
+        self._lock = threading.Lock()
         self._channel = self._connection.channel()
         self._queue = self._channel.queue_declare("", exclusive=True).method.queue
         self._channel.queue_bind(self._queue, pool.names.activity_exchange)
@@ -43,11 +48,10 @@ class Events:
 
     def of(self, key: str) -> list[str]:
         """Return a line for each event of a key: its name, its outcome and its reason."""
-        while True:
-            found, properties, body = self._channel.basic_get(self._queue, auto_ack=True)
-            if found is None:
-                break
-            self._seen += [(found.routing_key, dict(event)) for event in unpack(properties.headers, body)]
+        with self._lock:
+            while (got := self._channel.basic_get(self._queue, auto_ack=True))[0] is not None:
+                found, properties, body = got
+                self._seen += [(found.routing_key, dict(event)) for event in unpack(properties.headers, body)]
         names = (headers.X_EVENT, headers.X_OUTCOME, headers.X_REASON)
         return [": ".join(str(event[name]) for name in names if name in event) for of, event in self._seen if of == key]
 
