@@ -124,24 +124,34 @@ def build(engine: SmallEngine | SparkMaker, lake: AnyLake, progress: Callable[[s
     """
     # First: what an ingest adds meanwhile is a change for the next run, whether this one sees it or not.
     now = lake.files("bronze")
-    code = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.rglob("*.py"))))
-    note = json.loads(lake.read_file(NOTE) or "{}")
-    if note.get("code") != code.hexdigest() or note["tables"] != _files(lake):
-        note["bronze"] = {}
-    days, every = _days(dict(note["bronze"].items() ^ now.items())), _days(now)
-    if not note["bronze"] or (days and sum(day >= days[0] for day in every) > MOST * len(every)):
-        _make(engine, lake, progress, None)
+    code = hashlib.sha256(
+        b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.rglob("*.py")))
+    ).hexdigest()
+    before = _made_of(lake, code)
+    days, every = _days(dict(before.items() ^ now.items())), _days(now)
+    if not before or (days and sum(day >= days[0] for day in every) > MOST * len(every)):
+        _make(engine, lake, progress, [])
     elif days:
         _make(engine, lake, progress, days)
-    lake.write_file(NOTE, json.dumps({"code": code.hexdigest(), "bronze": now, "tables": _files(lake)}))
+    lake.write_file(NOTE, json.dumps({"code": code, "bronze": now, "tables": _files(lake)}))
+
+
+def _made_of(lake: AnyLake, code: str) -> dict[str, str]:
+    """Return the files of bronze that the tables are made of; none where the note does not fit or cannot be read."""
+    try:
+        note = json.loads(lake.read_file(NOTE) or "{}")
+        return dict(note["bronze"]) if (note["code"], note["tables"]) == (code, _files(lake)) else {}
+    except (ValueError, LookupError, TypeError):
+        return {}
 
 
 def _make(
-    engine: SmallEngine | SparkMaker, lake: Any, progress: Callable[[str, int, int], None], days: list[str] | None
+    engine: SmallEngine | SparkMaker, lake: Any, progress: Callable[[str, int, int], None], days: list[str]
 ) -> None:
-    """Make all tables again, of silver those days, of which none is earlier than the first."""
+    """Make all tables again: of silver these days, of which none is earlier than the first; without days, all."""
     engine.show(lake, "bronze", prefix="all_" if days else "")
-    engine.show(lake, *SLICES, prefix="was_")
+    if days:
+        engine.show(lake, *SLICES, prefix="was_")
     # Of bronze, when the first changed day begins; then, when the first event differs.
     since = (date.fromisoformat(days[0]) - date(1970, 1, 1)).days * DAY_MS if days else 0
     for number, name in enumerate(MADE, start=1):

@@ -61,7 +61,8 @@ def calls(days: Sequence[int]) -> list[Event]:
     return pool.history
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 8))])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(8))
 def test_whatever_comes_and_goes_tables_are_those_that_are_made_from_nothing(
     seed: int, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +128,14 @@ def test_a_request_and_a_group_over_midnight_are_made_again_with_the_day_before(
     assert made == made_from_nothing(lake, tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("what", ["code", "a table that another wrote", "a run that was cut short"])
+#: Contents of a note that no run writes.
+STRANGE_NOTES = ["{", "[]", "\ud800"]
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["code", "a table that another wrote", "a run that was cut short", "a damaged table", *STRANGE_NOTES],
+)
 def test_tables_that_are_not_known_to_fit_are_made_from_nothing(
     what: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +148,11 @@ def test_tables_that_are_not_known_to_fit_are_made_from_nothing(
     elif what == "a table that another wrote":
         with lake.version("silver/events"):
             pass
+    elif what == "a damaged table":
+        for file in lake.path("silver/requests").resolve().rglob("*.parquet"):
+            file.write_bytes(b"damaged")
+    elif what in STRANGE_NOTES:
+        (lake.home / slices.NOTE).write_text(what, errors="surrogatepass")
     else:
         add(lake, "late", [calls([6])[0]._replace(event_id="late")])
         with monkeypatch.context() as patched:
