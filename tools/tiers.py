@@ -11,8 +11,10 @@ TESTS = steps.ROOT / "tests"
 #: The unit tests of the product once more, on the newest Python that the README promises, where this one is older.
 NEWEST_PYTHON = "unit-newest-python"
 NEWEST = (3, 13)
-#: Folders of unit tests that read the tree and run its tools: the same with any Python.
-OF_THE_TREE = ("release", "repo")
+#: Unit tests that do not run there: of the tree and its tools, which are for the Python of the checkout.
+OF_THE_TREE = ("benchmarks", "release", "repo", "testbed")
+#: Those that run there only with all tests: each starts dozens of programs.
+OF_PROGRAMS = ("command/test_lost_output.py", "runtime/test_silent_peers.py")
 #: Tiers that need neither an engine nor the superuser's rights.
 ALONE = ("unit", "simulation")
 #: Tiers without real engines. Nothing in them depends on the machine: a test that fails there is broken.
@@ -73,6 +75,10 @@ class Choice:
         fast = ["-m", "fast and not full"] if self.fast and tier not in ("unit", NEWEST_PYTHON) else []
         return [*([] if self.all else fast or ["-m", "not full"]), *([] if self.all else ["--broker", ONE_BROKER])]
 
+    def left_out(self, tier: str) -> tuple[str, ...]:
+        """The files and folders of unit tests that do not run in this tier."""
+        return (*OF_THE_TREE, *(() if self.all else OF_PROGRAMS)) if tier == NEWEST_PYTHON else ()
+
     @property
     def suite(self) -> str:
         """The name of the suite: that of its target."""
@@ -116,7 +122,7 @@ def command(tier: str, choice: Choice) -> list[str]:
         *([str(steps.BIN / "python"), "-m", "testbed.newest_python"] if tier == NEWEST_PYTHON else []),
         *pytest(),
         f"tests/{'unit' if tier == NEWEST_PYTHON else tier}",
-        *(f"--ignore=tests/unit/{folder}" for folder in OF_THE_TREE if tier == NEWEST_PYTHON),
+        *(f"--ignore=tests/unit/{name}" for name in choice.left_out(tier)),
         # The tests of one engine have a group in common (`xdist_group`), so that one process has that engine.
         *(["--numprocesses", str(processes), "--dist", "loadgroup"] if processes > 1 else []),
         *choice.words(tier),

@@ -76,13 +76,17 @@ def test_the_unit_tests_run_once_more_on_the_newest_python_where_this_one_is_old
     assert tiers.NEWEST_PYTHON not in tiers.chosen([])[0]
 
 
-def test_the_unit_tests_on_the_newest_python_are_those_of_the_unit_tier_but_of_the_tree() -> None:
-    usual, newest = (tiers.command(tier, Choice()) for tier in ("unit", tiers.NEWEST_PYTHON))
-    left_out = [f"--ignore=tests/unit/{folder}" for folder in ("release", "repo")]
+@pytest.mark.parametrize("choice", [Choice(), Choice(all=True)], ids=["some", "all"])
+def test_the_unit_tests_on_the_newest_python_are_those_of_the_unit_tier_but_of_the_tree(choice: Choice) -> None:
+    usual, newest = (tiers.command(tier, choice) for tier in ("unit", tiers.NEWEST_PYTHON))
+    programs = [] if choice.all else ["command/test_lost_output.py", "runtime/test_silent_peers.py"]
+    left_out = [f"--ignore=tests/unit/{name}" for name in ("benchmarks", "release", "repo", "testbed", *programs)]
+    own = [word for word in newest if word not in left_out]
 
-    assert [word for word in newest[-len(usual) - 2 :] if word not in left_out] == usual
+    assert own[-len(usual) :] == usual
     assert {*left_out} <= {*newest}
-    assert newest[: -len(usual) - 2][-2:] == ["-m", "testbed.newest_python"]
+    assert own[: -len(usual)][-2:] == ["-m", "testbed.newest_python"]
+    assert all((steps.ROOT / "tests/unit" / name).exists() for name in choice.left_out(tiers.NEWEST_PYTHON))
 
 
 def test_all_tests_run_seeds_by_chance_or_those_that_are_given_and_the_others_the_same_ones() -> None:
