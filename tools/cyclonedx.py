@@ -17,8 +17,11 @@ def document(
     dependencies: Iterable[Mapping[str, Any]],
     timestamp: str = "",
 ) -> dict[str, Any]:
-    """Return a document about `root`; its serial number follows from the components."""
-    digest = hashlib.sha256(repr(components).encode()).hexdigest()
+    """Return a document about `root`. Its serial number follows from `root` and the components.
+
+    `timestamp` is in ISO 8601 and UTC; empty for none.
+    """
+    digest = hashlib.sha256(repr((root, components)).encode()).hexdigest()
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

@@ -19,7 +19,7 @@ from testbed.go_builds import BuildFailed, cache
 
 
 def folder(purpose: str, made_from: bytes, make: Callable[[Path], None]) -> Path:
-    """Return the folder, filled by `make` unless it is there."""
+    """Return the folder, filled by `make` unless it is there. Raises what `make` raises."""
     kept = cache() / purpose
     target = kept / hashlib.sha256(made_from).hexdigest()[:12]
     kept.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,10 @@ def folder(purpose: str, made_from: bytes, make: Callable[[Path], None]) -> Path
 def install(
     requirements: Path, target: Path, what: str, *options: str, environment: Mapping[str, str] | None = None
 ) -> None:
-    """Install packages that are pinned by hash into a folder. Raises BuildFailed."""
+    """Install the packages of a requirements file, which pins them by hash, into a folder. Raises BuildFailed.
+
+    `what` names them in the error.
+    """
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", *options, "install", "--no-deps"]
     run([*pip, "--require-hashes", "--target", str(target), "-r", str(requirements)], target.parent, what, environment)
 
@@ -50,4 +53,4 @@ def run(command: list[str], at: Path, what: str, environment: Mapping[str, str] 
         command, check=False, cwd=at, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     if done.returncode:
-        raise BuildFailed(f"{what} could not be had: {(done.stdout + done.stderr)[-1500:]}")
+        raise BuildFailed(f"{what} could not be made: {(done.stdout + done.stderr)[-1500:]}")

@@ -25,7 +25,7 @@ _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 
 class NotFetched(RuntimeError):
-    """An archive could not be had; the text says why."""
+    """An archive could not be fetched; the text says why."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,11 @@ class LivePool:
     def end_daemon(self) -> None:
         if self.daemon is not None:
             self.daemon.send_signal(signal.SIGTERM)
-            assert self.daemon.wait(timeout=PATIENCE_SECONDS) == 0
+            try:
+                assert self.daemon.wait(timeout=PATIENCE_SECONDS) == 0
+            finally:
+                self.daemon.kill()
+                self.daemon.wait()
 
     def answered_by(self, workers: Version) -> Callable[[], bool]:
         """Whether the last answer of each key is of a version."""

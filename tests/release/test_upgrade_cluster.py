@@ -56,7 +56,7 @@ class JobsOfPods(Jobs):
 """
 #: Callers call at a pace that a cluster on this machine bears beside the start of all its pods.
 PAUSE_SECONDS = 0.5
-JOBS = Caller(test_upgrade_jobs.IMPORTS + _OF_PODS, "JobsOfPods()", "f'jobs-{int(key[-1]) % 2}'", PAUSE_SECONDS)
+JOBS = Caller(test_upgrade_jobs.JOB_CLIENT + _OF_PODS, "JobsOfPods()", "f'jobs-{int(key[-1]) % 2}'", PAUSE_SECONDS)
 #: Of a pool whose workers poll at the relay, over AMQP and over the nodes.
 FAR = replace(CALLER, client="Client(os.environ['AMQP_URI'], 'far')", pause=PAUSE_SECONDS)
 #: The one address of all nodes may lead to one that stops. Nothing was sent then, and the caller calls again.

@@ -39,8 +39,9 @@ def do(run):
 
 JobWorker(engine_from_environment(), {JobType("noted", payload=dict[str, int]): do}).run()
 """
-#: Registers a job and waits until it is done. The jobs of one key of each program are not cast: redo finds them.
-IMPORTS = """
+#: Imports, and a client like that of osrdyne, whose `call` registers a job and waits until it is done.
+#: The jobs of one key of each program are not cast: redo finds them.
+JOB_CLIENT = """
 from pathlib import Path
 from types import SimpleNamespace
 from osrdyne_client import Client
@@ -71,8 +72,8 @@ class Jobs:
         return file.read_bytes() if file.exists() else b""
 """
 #: A pace that leaves this machine enough to start workers that load SQLAlchemy.
-CALLER = Caller(IMPORTS, "Jobs()", pause=0.25)
-ASK = f"import os, sys, time\n{IMPORTS}\nwith Jobs() as jobs:\n    jobs.call(sys.argv[1], b'', 60)\n"
+CALLER = Caller(JOB_CLIENT, "Jobs()", pause=0.25)
+ASK = f"import os, sys, time\n{JOB_CLIENT}\nwith Jobs() as jobs:\n    jobs.call(sys.argv[1], b'', 60)\n"
 
 
 @dataclass
@@ -104,7 +105,11 @@ class LiveJobs:
     def end_redo(self) -> None:
         if self.redo is not None:
             self.redo.send_signal(signal.SIGTERM)
-            assert self.redo.wait(timeout=PATIENCE_SECONDS) == 0
+            try:
+                assert self.redo.wait(timeout=PATIENCE_SECONDS) == 0
+            finally:
+                self.redo.kill()
+                self.redo.wait()
 
 
 def not_done_once(address: str) -> list[tuple[int, str, int]]:

@@ -1,4 +1,4 @@
-"""Keys that come and go leave nothing behind in daemon and client. A million: `python -m simulation --soak`."""
+"""Keys that come and go leave nothing behind in daemon and client. A million: `python -m simulation --soak 1000000`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from simulation.model import ModelBroker
 from simulation.sizes import sizes
 from simulation.soak import soak
 
+_KEYS = 400
 #: Virtual seconds, and how often the containers are counted in them: that is what takes its time.
 _LENGTH, _SAMPLES = 900.0, 40
 
 
 @pytest.mark.timeout(600)
 def test_keys_that_come_and_go_leave_daemon_and_client_as_small_as_before() -> None:
-    report = soak(400, _LENGTH, samples=_SAMPLES)
+    report = soak(_KEYS, _LENGTH, samples=_SAMPLES)
     assert list(report.findings()) == []
     assert sum(report.came_to.values()) == report.asked
-    # Some twice: connections are cut.
-    assert report.served >= report.asked - 400
+    # What is asked beyond one request a key is for the steady key. It may serve some twice: connections are cut.
+    assert report.served >= report.asked - _KEYS
     # Everything that may become of a request was there, and the containers of all parts were seen.
     assert set(report.came_to) >= {"ok", "given up", "expired", "rejected"}
     assert max(sample.live for sample in report.samples) > 1
@@ -50,7 +51,7 @@ def test_what_is_never_forgotten_is_seen(
         getattr(self, attribute).update(kept)
 
     monkeypatch.setattr(owner, method, forget_nothing)
-    assert f"{owner.__name__}.{attribute}" in "\n".join(soak(400, _LENGTH, samples=_SAMPLES).findings())
+    assert f"{owner.__name__}.{attribute}" in "\n".join(soak(_KEYS, _LENGTH, samples=_SAMPLES).findings())
 
 
 def test_a_channel_forgets_consumers_that_have_ended() -> None:

@@ -150,7 +150,7 @@ def test_all_that_have_a_caller_become_orphans_in_their_order(version: Version) 
         await place.put(*names)
         assert not await place.take()
         orphans, stayed = await place.bodies()
-        assert (sorted(orphans, key=int), stayed) == (names, [])
+        assert (orphans, stayed) == (names, [])
 
     run(version, program)
 
@@ -382,7 +382,8 @@ def test_few_are_in_hand_at_once(version: Version) -> None:
         place.bench.broker.confirming = ConfirmTiming(delay=Range(1.0, 1.0), multiple=0.0)
         took = asyncio.ensure_future(place.take())
         await asyncio.sleep(2.5)
-        assert (await place.channel.declare_queue(place.queue, passive=True)).ready >= 36 - 2
+        # 40, less two pairs whose copies were confirmed in 2.5 s, and one pair in hand
+        assert (await place.channel.declare_queue(place.queue, passive=True)).ready >= 40 - 4 - 2
         took.cancel()
         with pytest.raises(asyncio.CancelledError):
             await took

@@ -1,9 +1,10 @@
 """Small stand-ins for broker, management API, lifecycle and engine: for tests of the loops under virtual time.
 
 They answer what a broker would for the few calls the loops make, and nothing more; real brokers are in
-tests/broker. Each call may be made to fail, to hang, or to run something first, by `on`.
+tests/broker. `on` makes a call of broker or driver fail, or run something first; `hanging` names calls of the broker
+that are never answered; the publisher has `answers` and `refusing`.
 
-Each is a subclass of the class that it stands for, so that mypy compares their methods. None calls the constructor of
+Each that stands for a class is a subclass of it, so that mypy compares their methods. None calls the constructor of
 that class: a method that is not replaced here fails.
 """
 
@@ -191,7 +192,7 @@ class StandInConnection(Connection):
 
 @dataclass
 class StandInManagement(ManagementApi):
-    """What the broker says of its queues, `lag` seconds late."""
+    """What the broker says of its queues: `lag` seconds late of keys given to `watch`, else what is true now."""
 
     broker: StandInBroker
     lag: float = 0.0
@@ -206,9 +207,8 @@ class StandInManagement(ManagementApi):
     outage: OutageLog = field(default_factory=lambda: OutageLog(logging.getLogger(__name__), "the management API"))
 
     def watch(self, key: str, queue: BrokerQueue) -> None:
-        """Remember what a queue holds from now on."""
-        totals = QueueTotals(queue.ready, queue.unacknowledged, queue.consumers, self.bindings)
-        self.history.setdefault(key, []).append((asyncio.get_running_loop().time(), totals))
+        """Record what a queue holds now, for `totals` to show later."""
+        self.history.setdefault(key, []).append((asyncio.get_running_loop().time(), self._totals_of(queue)))
 
     async def totals(self, queue: str) -> QueueTotals | None:
         key = await self.broker.called("sample", queue)
@@ -216,11 +216,12 @@ class StandInManagement(ManagementApi):
             return None
         shown_at = asyncio.get_running_loop().time() - self.lag
         past = [totals for when, totals in self.history.get(key, []) if when <= shown_at]
-        found = self.broker.queues[key]
-        now = QueueTotals(
-            found.ready, found.unacknowledged, found.consumers, self.bindings, self.ours, self.dead_lettering
+        return past[-1] if past else self._totals_of(self.broker.queues[key])
+
+    def _totals_of(self, queue: BrokerQueue) -> QueueTotals:
+        return QueueTotals(
+            queue.ready, queue.unacknowledged, queue.consumers, self.bindings, self.ours, self.dead_lettering
         )
-        return past[-1] if past else now
 
     async def alarm(self) -> str | None:
         return self.alarmed

@@ -294,7 +294,7 @@ class GroupLoop:
         )
         held = 0 if started is False else state.activity.delivery_history.held_by(key, end.worker_id) or None
         text = " ".join(reason.split())[:LONGEST_REASON]
-        fact = EndFact(key, end, text, started, held, at, events.wall_ms(), failed)
+        fact = EndFact(key, end, text, started, held, at, failed)
         state.ends.note(fact)
         if counts or end.how is not How.NO_START:
             self._metrics.worker_exits.labels(end.how.value).inc()

@@ -17,10 +17,11 @@ class Counts:
     ready_since: dict[str, float] = field(default_factory=dict)
     #: Keys whose totals matter to the group loop.
     changes: Changes = field(default_factory=Changes)
-    #: When `totals` and `depths` were requested. By key: since when counts have come without an interruption, and when
-    #: the last ones that showed a consumer were requested.
+    #: When the present `totals` and `depths` were requested; None before the first.
     counted_at: float | None = None
+    #: By key: since when counts have come without an interruption.
     counted_since: dict[str, float] = field(default_factory=dict)
+    #: By key: when the last counts with a consumer were requested.
     served_at: dict[str, float] = field(default_factory=dict)
     #: Messages in the queues of `PoolNames.counted` by name, where known.
     depths: dict[str, int] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Counts:
         self.forget_waits()
 
     def note(self, depths: dict[str, int], totals: dict[str, QueueTotals], *, at: float, now: float) -> None:
-        """Note counts that were requested at this time."""
+        """Take over counts. `at`: when they were requested. `now`: the present time."""
         before, self.totals = self.totals, totals
         self.depths, self.counted_at = depths, at
         for times in (self.ready_since, self.counted_since, self.served_at):

@@ -34,10 +34,9 @@ class EndFact:
     started: bool | None
     #: Requests that it had not settled, as far as it reported; None where that is not known.
     held: int | None
-    #: When that was noticed: monotonic seconds, and milliseconds since the Unix epoch.
+    #: When that was noticed, in monotonic seconds.
     at: float
-    time_ms: int
-    #: It was not asked to end, or because it did not work.
+    #: Whether it counts as a failure: it ended without a request, or was stopped because it did not work.
     failed: bool = True
 
     @property
@@ -88,8 +87,8 @@ def had_started(
     """Return whether a worker that ended had shown that it works; None where that is not known.
 
     `said` has when each worker of the key last said `started`, by its identity, empty where it named none. `former` is
-    when the run before this one ended, and `began` when this one began, None where unknown. What was said before
-    `since` is not known. `served_at` is when the queue last had a consumer. Times are monotonic seconds.
+    when the run before this one ended, 0.0 where unknown, and `began` when this one began, None where unknown. What was
+    said before `since` is not known. `served_at` is when the queue last had a consumer. Times are monotonic seconds.
     """
     if end.how is How.NO_START:
         return False
@@ -117,7 +116,10 @@ class WorkerEnds:
             self._by_key.popitem(last=False)
 
     def former(self, key: str, worker_id: str | None) -> float | None:
-        """Return when a worker with this identity last ended, None for it: any of the key; None when not known."""
+        """Return when the worker with this identity last ended (monotonic seconds), or, for None, any of the key.
+
+        Returns None where that is not known.
+        """
         ends = (fact.at for fact in reversed(self.of(key)) if worker_id in (None, fact.end.worker_id))
         return next(ends, None)
 
@@ -132,7 +134,7 @@ class WorkerEnds:
     def why(self, key: str, *, since: float | None) -> str | None:
         """Return the reason of the last failure of a key's workers since a time in monotonic seconds; None without any.
 
-        Where that time is not known, the last end of all is the one that counts, if it was a failure.
+        Where that time is not known, the last end of this key is the one that counts, if it was a failure.
         """
         facts = self.of(key)[-1:] if since is None else [fact for fact in self.of(key) if fact.at >= since]
         return next((fact.reason for fact in reversed(facts) if fact.failed), None)

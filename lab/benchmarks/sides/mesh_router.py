@@ -1,4 +1,4 @@
-"""A router of the tests' mesh, by itself. It says its port."""
+"""A router of the tests' mesh, by itself. It prints its port, and ends with its standard input."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Model:
             "lrange",
             "lrem",
             "pexpire",
-            "del",
+            "del",  # for a planted mistake only
         )
         self._commands: dict[str, Callable[..., Any]] = {name.upper(): getattr(self, f"_{name}") for name in names}
         self._commands["PUBLISH"] = publish
@@ -143,7 +143,8 @@ class Model:
         return len(waiting)
 
     def _lrange(self, key: bytes, first: bytes, last: bytes) -> list[bytes]:
-        assert int(first) == 0
+        # Redis counts a negative number from the end
+        assert int(first) == 0 <= int(last)
         return list(self._of(list, key)[: int(last) + 1])
 
     def _lrem(self, key: bytes, count: bytes, value: bytes) -> int:
@@ -169,7 +170,7 @@ class Model:
         return 1
 
     def _del(self, key: bytes) -> int:
-        return int(self._entries.pop(key, None) is not None)
+        return int(self._entry(key) is not None and self._entries.pop(key) is not None)
 
 
 def _bytes(word: str | bytes | int) -> bytes:

@@ -12,11 +12,11 @@ def test_the_type_of_a_job_comes_out_as_it_was_cast() -> None:
 
 
 @pytest.mark.parametrize("job", ["true", "null", "1.5", "9223372036854775808", "1" * 300, '"7"'])
-def test_a_number_that_cannot_be_a_job_of_a_database_does_not_matter(job: str) -> None:
+def test_a_job_that_cannot_be_an_id_does_not_matter(job: str) -> None:
     assert messages.decode(f'{{"type": "route", "job": {job}}}'.encode()) == "route"
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b"[" * 100_000, b'{"type": "\\ud800"}', b"[]", b'{"type": 5}'])
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[" * 4000, b'{"type": "\\ud800"}', b"[]", b'{"type": 5}'])
 def test_what_names_no_type_is_not_a_hint(body: bytes) -> None:
     with pytest.raises(messages.NotAHint, match="jobs are cast by osrdyne_jobs"):
         messages.decode(body)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ NO_BROKER: Any = None
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> DaemonProcess:
+def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
     pool = Pool(
         NO_BROKER,
         "/",
@@ -29,9 +30,11 @@ def daemon(tmp_path: Path) -> DaemonProcess:
         Users("client", "worker-of-this-test", "daemon", "monitor", "operator", "pipeline"),
         {},
     )
-    return DaemonProcess(
+    made = DaemonProcess(
         pool, tmp_path, {}, module="tests.unit.testbed.test_pool_engine", arguments=[str(tmp_path / "forked")]
     )
+    yield made
+    made.close()
 
 
 def test_a_worker_that_was_being_started_when_the_daemon_was_killed_is_ended(daemon: DaemonProcess) -> None:
@@ -47,10 +50,11 @@ def test_a_worker_that_was_being_started_when_the_daemon_was_killed_is_ended(dae
 
 
 def stand_for_a_daemon(pid_file: Path) -> None:
-    """Fork what takes its time to become a worker, and print its number."""
+    """Fork a process that takes its time to become a worker, and write its process id into a file."""
     forked = os.fork()
     if not forked:
         time.sleep(600)
+        os._exit(0)
     written = pid_file.with_suffix(".tmp")
     written.write_text(str(forked))
     written.rename(pid_file)

@@ -119,7 +119,7 @@ async def test_what_workers_failed_on_is_answered_first_and_then_kept() -> None:
 def ended(one: Responder, ago: float, how: How = How.EXIT) -> None:
     reason = "worker exited with status 1: no such file"
     at, failed = one.state.clock() - ago, how is not How.STOPPED
-    one.state.ends.note(EndFact("42", WorkerEnd(how, 1), reason, False, 0, at, 0, failed))
+    one.state.ends.note(EndFact("42", WorkerEnd(how, 1), reason, False, 0, at, failed))
 
 
 @pytest.mark.parametrize("status", ["expired", "delivery_limit"])

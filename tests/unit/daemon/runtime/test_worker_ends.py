@@ -15,7 +15,7 @@ EXIT = WorkerEnd(How.EXIT, 1, "w")
 
 
 def fact(key: str = "42", at: float = 0.0, end: WorkerEnd = EXIT, reason: str = "worker exited") -> EndFact:
-    return EndFact(key, end, reason, None, None, at, 0, failed=end.how is not How.STOPPED)
+    return EndFact(key, end, reason, None, None, at, failed=end.how is not How.STOPPED)
 
 
 def test_the_last_ends_of_the_keys_that_ended_last_are_kept() -> None:
@@ -75,7 +75,7 @@ def test_whether_a_worker_had_started(changes: dict[str, object], expected: bool
 def test_an_end_is_an_event_with_what_is_known_and_nothing_else() -> None:
     assert fact().headers() == {"x-reason": "worker exited", "x-ended-worker": "w"}
     whole = replace(EXIT, seconds=1.5, output=("a", "b"), log="see")
-    assert EndFact("42", whole, "r", False, 0, 0.0, 0).headers() == {
+    assert EndFact("42", whole, "r", False, 0, 0.0).headers() == {
         "x-reason": "r",
         "x-ended-worker": "w",
         "x-duration-ms": 1500,

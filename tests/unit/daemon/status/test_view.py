@@ -295,7 +295,7 @@ def test_a_daemon_that_leads_is_not_ready_in_an_alarm_and_one_that_stands_by_is(
 
 def test_ends_of_workers_are_shown_whether_or_not_their_key_has_anything(state: PoolState) -> None:
     end = WorkerEnd(How.SIGNAL, 9, "w", 2.0, ("killed",), "/log")
-    state.ends.note(EndFact("42", end, "worker was killed", True, 2, at=90.0, time_ms=0))
+    state.ends.note(EndFact("42", end, "worker was killed", True, 2, at=90.0))
 
     def ends(phase: str) -> Any:
         found = status_view.document(
