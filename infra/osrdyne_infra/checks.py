@@ -23,8 +23,8 @@ Check = Callable[[object], Any]
 
 #: Kubernetes, "Object Names and IDs": the name of a namespace.
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
-#: Kubernetes, "Quantity": an amount of memory, CPU or storage.
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|[KMGTPE]i?)?", re.ASCII)
+#: Kubernetes, "Quantity": an amount of memory, CPU or storage. Ours have no sign.
+_QUANTITY = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?", re.ASCII)
 
 
 class InvalidValue(ValueError):
@@ -49,7 +49,7 @@ Kind = TypeVar("Kind", bound=StrictModel)
 
 
 def read(kind: type[Kind], value: object) -> Kind:
-    """Return a value as a table of a kind. Raises Wrong for the first of what is wrong."""
+    """Return a value as a table of a kind. Raises InvalidValue for the first mistake."""
     try:
         return kind.from_mapping(value)
     except SettingsError as error:
@@ -57,7 +57,7 @@ def read(kind: type[Kind], value: object) -> Kind:
 
 
 def each(check: Check, values: object) -> tuple[Any, ...]:
-    """Return a list, all values of which pass a check."""
+    """Check each value of a list; return the results as a tuple."""
     if not isinstance(values, list):
         raise InvalidValue(f"{values!r} is not a list")
     return tuple(at(f"[{number}]", check, value) for number, value in enumerate(values))
@@ -120,14 +120,14 @@ def integer(least: int, most: int | None = None) -> Check:
 def quantity(value: object) -> str:
     """Return an amount of memory, CPU or storage as Kubernetes writes it."""
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not _QUANTITY.fullmatch(str(value)):
-        raise InvalidValue(f"{value!r} is not an amount; give 2, '0.5', 100m, 512Mi or 2Gi")
+        raise InvalidValue(f"{value!r} is not an amount; give 2, '0.5', 100m, 512Mi or 2Gi (k is 1000, Ki is 1024)")
     return str(value)
 
 
 def namespace(value: object) -> str:
     if not isinstance(value, str) or not _LABEL.fullmatch(value) or len(value) > 63:
         raise InvalidValue(
-            f"{value!r} is not a name of a namespace; use lower-case letters, digits and inner hyphens, at most 63"
+            f"{value!r} is not a name of a namespace; use at most 63 lower-case letters, digits and inner hyphens"
         )
     return value
 
@@ -154,19 +154,22 @@ def network(value: object) -> str:
 
 
 def address(*schemes: str) -> Check:
-    """Return the check of an address without user and path."""
+    """Return the check of an address without user and path, and, for http and https, without a query."""
+    without = "user, path and query" if "http" in schemes else "user and path"
+    expected = f"give {' or '.join(f'{scheme}://HOST:PORT' for scheme in schemes)}, without {without}"
 
     def check(value: object) -> str:
-        expected = f"give {' or '.join(f'{scheme}://HOST:PORT' for scheme in schemes)}, without user and path"
         wrong = addresses.problem(value, *schemes)
         split = urlsplit(str(value) if wrong is None else "")
         if wrong is None and split.path not in ("", "/"):
             wrong = "has a path"
         if wrong is None and (split.username is not None or split.password is not None):
             wrong = "has a user"
+        if wrong is None and split.query and "http" in schemes:
+            wrong = "has a query (the CA of a management API is named by osrdyne:broker.cacertfile)"
         if wrong is not None:
             raise InvalidValue(f"{wrong}; {expected}")
-        return str(value).replace("/?", "?").rstrip("/")
+        return split._replace(path="").geturl()
 
     return check
 

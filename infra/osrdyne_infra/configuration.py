@@ -83,7 +83,7 @@ OF_BROKER = ("broker_deployment", "admin_password", "adopt", "kubernetes", "kube
 class BrokerAddress(StrictModel):
     """Where the broker is, and the user that declares things there."""
 
-    #: Management API, as this machine reaches it; no user, no path.
+    #: Management API, as this machine reaches it; no user, no path, no query.
     management: HttpAddress
     #: AMQP, as the pool's programs reach it; no user, no vhost. Options of TLS in its query.
     amqp: AmqpAddress

@@ -105,6 +105,11 @@ class Api:
     """The management API: GET always, PUT and POST only when this is not a rehearsal."""
 
     def __init__(self, given: dict[str, Any], rehearse: bool) -> None:
+        if "?" in given["url"]:
+            raise TopologyRefused(
+                "the address of the management API has a query; leave it out, and name the files of TLS in that of the "
+                "broker (osrdyne_broker), or in tls"
+            )
         self.url = given["url"].rstrip("/").removesuffix("/api")
         self.user, password = given["admin"], given["admin_password"]
         self.timeout, self.rehearse = given["timeout"], rehearse

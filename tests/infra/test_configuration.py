@@ -113,6 +113,30 @@ def test_a_pool_on_a_cluster_has_a_namespace_and_workers_of_its_own() -> None:
     assert settings.workers["other"].image == "a@sha256:" + "0b" * 32
 
 
+@pytest.mark.parametrize(
+    "amount",
+    [*("1", ".5", "1.", "0.5", "1.5Gi", "1e3", "1E3", "1e-3", "1e+3"), *(f"1{unit}" for unit in "numkMGTPE"), "1Ki"],
+)
+def test_an_amount_may_have_each_unit_that_kubernetes_has(amount: str) -> None:
+    settings = on_cluster(core={"resources": {"limits": {"memory": amount}}})
+
+    assert settings.workers["core"].resources == {"limits": {"memory": amount}}
+
+
+@pytest.mark.parametrize(
+    "amount", ["1K", "1ki", "1mi", "1B", "1GB", "1e", "1e3Ki", "1e1.5", ".", "-1", "", "nan", True]
+)
+def test_an_amount_that_kubernetes_would_refuse_is_refused(amount: object) -> None:
+    with pytest.raises(ConfigurationError, match="is not an amount"):
+        on_cluster(core={"resources": {"limits": {"memory": amount}}})
+
+
+def test_of_an_address_the_slash_of_its_path_is_left_out_and_its_query_stays() -> None:
+    broker = read(broker={**BROKER, "management": "http://[::1]:1/", "amqp": "amqps://b:1/?cacertfile=/a/"}).broker
+
+    assert (broker.management, broker.amqp) == ("http://[::1]:1", "amqps://b:1?cacertfile=/a/")
+
+
 def test_a_kubeconfig_is_taken_and_not_shown() -> None:
     settings = on_cluster(kubeconfig="clusters: [hidden-word]")
 
@@ -145,7 +169,12 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"broker": "http://broker"}, "osrdyne:broker", "is not a table of management, amqp, admin"),
     ({"broker": {**BROKER, "amqp": "http://broker"}}, "osrdyne:broker.amqp", "give amqp://HOST:PORT or amqps://"),
     ({"broker": {**BROKER, "amqp": "amqp://a:b@broker"}}, "osrdyne:broker.amqp", "without user and path"),
-    ({"broker": {**BROKER, "management": "http://broker/api"}}, "osrdyne:broker.management", "without user and path"),
+    ({"broker": {**BROKER, "management": "http://broker/api"}}, "osrdyne:broker.management", "user, path and query"),
+    (
+        {"broker": {**BROKER, "management": "https://broker:15671?cacertfile=/a"}},
+        "osrdyne:broker.management",
+        "has a query (the CA of a management API is named by osrdyne:broker.cacertfile); give http",
+    ),
     ({"broker": {**BROKER, "statistics_interval": "soon"}}, "osrdyne:broker.statistics_interval", "give seconds"),
     ({"broker": {**BROKER, "port": 1}}, "osrdyne:broker.port", "known are management, amqp, admin"),
     ({"broker": {"management": "http://broker:1"}}, "osrdyne:broker.amqp", "is missing"),
@@ -201,6 +230,11 @@ WRONG_ON_A_CLUSTER: list[tuple[dict[str, Any], str, str]] = [
         {"daemon": {"resources": {"limits": {"memory": "1 GB"}}}},
         "osrdyne:kubernetes.daemon.resources.limits.memory",
         "is not an amount",
+    ),
+    (
+        {"daemon": {"resources": {"limits": {"memory": "512K"}}}},
+        "osrdyne:kubernetes.daemon.resources.limits.memory",
+        "'512K' is not an amount; give 2, '0.5', 100m, 512Mi or 2Gi (k is 1000, Ki is 1024)",
     ),
     ({"daemon": {"limits": {"starts": 1}}}, "osrdyne:kubernetes.daemon.limits.starts", "known are orphan_prefetch"),
     ({"daemon": {"limits": {"held_bytes": 0.5}}}, "osrdyne:kubernetes.daemon.limits.held_bytes", "integer of 1"),

@@ -20,6 +20,7 @@ from osrdyne.commands import status_table
 from osrdyne.settings.daemon import StatusSettings, load
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
+from osrdyne_runtime import addresses
 from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json, printable
 
 #: Longest wait for the daemon, which answers from memory.
@@ -102,8 +103,9 @@ def _address(url: str | None, settings: Path | None) -> str:
     if url is not None and settings is not None:
         raise CannotAsk("--url and --settings name two addresses; give one of them")
     if url is not None:
-        if not url.startswith(("http://", "https://")):
-            raise CannotAsk(f"--url {url!r}: give an address such as http://127.0.0.1:8042")
+        wrong = addresses.problem(url, "http", "https")
+        if wrong or "?" in url or "@" in url:
+            raise CannotAsk(f"--url {wrong or 'has a user or a query'}; give an address such as http://127.0.0.1:8042")
         return url.rstrip("/").removesuffix("/status")
     chosen = load(settings).status if settings is not None else StatusSettings()
     if chosen.port == 0:

@@ -109,7 +109,7 @@ class S3Settings(StrictModel):
     """A bucket of S3, or of a server that speaks its protocol."""
 
     #: Address of the server, without the bucket: `https://s3.eu-west-1.amazonaws.com` for example.
-    endpoint: str = Field(pattern=r"^https?://[^/\s@]+/?$")
+    endpoint: str = Field(pattern=r"^https?://[^/\s@?#]+/?$")
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
     region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$")
     #: Prefix of the names of all objects. The relay owns what is below it, and removes old objects there.

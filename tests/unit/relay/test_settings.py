@@ -44,6 +44,7 @@ def test_durations_are_seconds_or_iso_8601() -> None:
             "streams.s3.endpoint",
         ),
         ({"redis": URL, "streams": {"s3": {**S3, "endpoint": "s3.example.org"}}}, "streams.s3.endpoint"),
+        ({"redis": URL, "streams": {"s3": {**S3, "endpoint": "https://s3?x=1"}}}, "streams.s3.endpoint"),
         ({"redis": URL, "streams": {"s3": {**S3, "bucket": "a/b"}}}, "streams.s3.bucket"),
         ({"redis": URL, "streams": {"s3": {**S3, "prefix": "../other"}}}, "streams.s3.prefix"),
         ({"redis": URL, "streams": {"s3": {"bucket": "streams"}}}, "streams.s3.endpoint"),

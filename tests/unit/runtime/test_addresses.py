@@ -143,6 +143,10 @@ def test_the_management_api_may_be_named_with_its_path() -> None:
     assert "/prefix/api" in ManagementApi("http://u:p@h/prefix/api", "/")._server.client.root
 
 
+def test_of_the_address_of_a_node_an_empty_query_is_left_out() -> None:
+    assert Nodes(["https://h:8044/?", "https://h/prefix/"]).urls == ["https://h:8044", "https://h/prefix"]
+
+
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
 def test_the_file_of_an_address_may_begin_with_a_byte_order_mark(mark: str, tmp_path: Path) -> None:
     from osrdyne_amqp.address import from_file

@@ -130,7 +130,7 @@ def _url(text: str) -> str:
         wrong = "has a user, a query or a fragment, which the address of a node has not"
     if wrong is not None:
         raise SettingsError("url", f"{wrong}; give https://HOST:8044")
-    return text.rstrip("/")
+    return parts.geturl().rstrip("/")
 
 
 def call_of(

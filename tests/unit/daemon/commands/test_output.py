@@ -187,6 +187,7 @@ def test_a_duration_can_be_read_at_a_glance(seconds: float | None, as_text: str)
             "no daemon answers at http://127.0.0.1:1: Connection refused; is it",
         ),
         (("status", "--url", "127.0.0.1:8042"), "give an address such as http://127.0.0.1:8042"),
+        (("status", "--url", "http://h:8042?cacertfile=/a"), "--url has a user or a query; give an address such as"),
         (("status", "--url", "http://h", "--settings", "f"), "--url and --settings name two addresses"),
         (("status", "--settings", "/nowhere.toml"), "/nowhere.toml: does not exist; name the settings file with"),
         (("lint", "--settings", "/nowhere.toml"), "/nowhere.toml: does not exist; name the settings file with"),
