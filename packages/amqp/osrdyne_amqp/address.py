@@ -30,7 +30,8 @@ def present(address: Address) -> str:
     if isinstance(address, str):
         return address
     try:
-        return address()
+        if isinstance(found := address(), str):
+            return found
     except SettingsError as error:
         raise InvalidUri(f"the broker's address {error.problem}") from None
     except OSError as error:
@@ -39,6 +40,7 @@ def present(address: Address) -> str:
         raise InvalidUri(f"the broker's address cannot be read: {error}") from None
     except Exception as error:  # noqa: BLE001 - whatever it is, it may hold the address
         raise InvalidUri(f"the broker's address cannot be read ({type(error).__name__})") from None
+    raise InvalidUri(f"the broker's address is {type(found).__name__}, not text")
 
 
 def virtual_host(uri: str) -> str:

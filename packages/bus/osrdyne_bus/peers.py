@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
@@ -40,7 +40,7 @@ class Peer:
 
         The ports are 5672 and 5671 unless the address says otherwise. A virtual host is sent as RabbitMQ reads it,
         `vhost:NAME` in the field `hostname` of the open frame. Other peers have a form of their own there:
-        `?hostname=TEXT` sends that text as it is.
+        `?hostname=TEXT` sends that text as it is. An address has one of them.
         """
         if wrong := addresses.problem(address, "amqp", "amqps"):
             raise InvalidPeer(f"the address of a peer {wrong}; {_LOOKS_LIKE}")
@@ -54,23 +54,29 @@ class Peer:
         host, port = str(parts.hostname), parts.port
         names = [None if part is None else unquote(part) for part in (parts.username, parts.password)]
         path = unquote(parts.path.removeprefix("/"))
+        if path and query:
+            raise InvalidPeer(
+                "the address of a peer has a path and ?hostname=; give one of them: both name a virtual host"
+            )
         tls = parts.scheme == "amqps"
         hostname = query["hostname"] if query else f"vhost:{path}" if path else None
         return cls(host, port or (5671 if tls else 5672), names[0] or None, names[1], hostname, tls)
 
 
-def peers_of(addresses: Addresses) -> tuple[Peer, ...]:
+def peers_of(given: Addresses) -> tuple[Peer, ...]:
     """Return the peers of one address or several. Raises InvalidPeer, also for none, and where they cannot be read."""
-    if callable(addresses):
-        try:
-            addresses = addresses()
-        except SettingsError as error:
-            raise InvalidPeer(f"the address of a peer {error.problem}") from None
-        except OSError as error:
-            raise InvalidPeer(f"the address of a peer cannot be read: {error.strerror}: {error.filename}") from None
-        except OsrdyneError as error:
-            raise InvalidPeer(f"the address of a peer cannot be read: {error}") from None
-    given = (addresses,) if isinstance(addresses, str) else tuple(addresses)
-    if not given:
+    try:
+        found: Any = given() if callable(given) else given
+    except SettingsError as error:
+        raise InvalidPeer(f"the address of a peer {error.problem}") from None
+    except OSError as error:
+        raise InvalidPeer(f"the address of a peer cannot be read: {error.strerror}: {error.filename}") from None
+    except OsrdyneError as error:
+        raise InvalidPeer(f"the address of a peer cannot be read: {error}") from None
+    except Exception as error:  # noqa: BLE001 - of a function of the user's; its text may hold the address
+        raise InvalidPeer(f"the address of a peer cannot be read ({type(error).__name__})") from None
+    if isinstance(found, bytes) or not isinstance(found, Sequence):
+        raise InvalidPeer(f"the address of a peer is {type(found).__name__}, neither text nor a sequence of texts")
+    if not found:
         raise InvalidPeer(f"there is no peer to connect to; give one address or several: {_LOOKS_LIKE}")
-    return tuple(map(Peer.parse, given))
+    return tuple(map(Peer.parse, [found] if isinstance(found, str) else found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,12 @@ def test_a_parameter_that_is_not_used_is_named() -> None:
         Peer.parse("amqp://h?vhost=x")
     with pytest.raises(InvalidPeer, match="hostname 2 times"):
         Peer.parse("amqp://h?hostname=x&hostname=y")
+
+
+def test_a_virtual_host_is_named_by_a_path_or_by_a_parameter_and_not_by_both() -> None:
+    with pytest.raises(InvalidPeer, match=r"has a path and \?hostname=; give one of them"):
+        Peer.parse("amqp://h/tenant?hostname=x")
+    assert Peer.parse("amqp://h/?hostname=x").hostname == "x"
 
 
 def test_a_password_is_in_no_text() -> None:
@@ -106,3 +113,17 @@ def test_a_function_is_asked_for_the_addresses_and_its_errors_show_no_password(t
 
     with pytest.raises(InvalidPeer, match="is empty"):
         peers_of(fails)
+    file.write_bytes(b"amqp://u:hunter2\xff@a")
+    with pytest.raises(InvalidPeer, match=r"cannot be read \(UnicodeDecodeError\)") as caught:
+        peers_of(file.read_text)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("found", [None, 5, b"amqp://u:hunter2@a", {"amqp://u:hunter2@a"}])
+def test_what_is_neither_an_address_nor_several_is_an_invalid_peer_and_not_shown(found: Any) -> None:
+    for given in (lambda: found, found):
+        with pytest.raises(InvalidPeer, match=r"is \w+, neither text nor a sequence of texts") as caught:
+            peers_of(given)
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(InvalidPeer, match="is NoneType, not text"):
+        peers_of(["amqp://a", None])  # type: ignore[list-item]

@@ -89,15 +89,16 @@ def test_a_server_is_not_prepared_through_a_pooler() -> None:
         Prepared.of(f"postgresql://{PLACE}?pooler=true", "the owner")
 
 
+@pytest.mark.parametrize("error", [SettingsError("database_file", "does not exist"), KeyError("secret")])
 def test_an_address_that_cannot_be_read_again_is_an_outage_and_no_line_for_each_connection(
-    caplog: pytest.LogCaptureFixture,
+    error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     reads = iter(["postgresql://jobs:secret@127.0.0.1:1/jobs"])
 
     def address() -> str:
         for read in reads:
             return read
-        raise SettingsError("database_file", "does not exist")
+        raise error
 
     engine = engine_for(address)
     for _ in range(5):
@@ -105,3 +106,4 @@ def test_an_address_that_cannot_be_read_again_is_an_outage_and_no_line_for_each_
             engine.connect()
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("the database's address cannot be used; the last one that was read counts reason=")
+    assert "secret" not in line

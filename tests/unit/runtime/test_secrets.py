@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from osrdyne.base import credentials
 from osrdyne_amqp.address import from_file, present
 from osrdyne_bus.peers import peers_of
 from osrdyne_jobs.commands.database import address as database_address
-from osrdyne_jobs.database.engines import engine_from_environment
+from osrdyne_jobs.database.engines import engine_for, engine_from_environment
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import address as events_address
 from osrdyne_protocol.errors import OsrdyneError, SettingsError
@@ -52,6 +53,16 @@ def test_each_program_says_the_same_of_a_file_without_a_secret(who: str, tmp_pat
     assert f"is empty: {tmp_path}/empty" in said["empty"]
     assert f"is not a file of UTF-8 text: '{tmp_path}/binary'" in said["binary"]
     assert "pass" not in "".join(said.values())
+
+
+@pytest.mark.parametrize("found", [None, 5, b"amqp://u:hidden@h"])
+@pytest.mark.parametrize("reader", [present, peers_of, engine_for])
+def test_a_function_that_returns_no_text_is_refused_by_the_kind_that_it_returns(
+    reader: Callable[[Callable[[], Any]], object], found: object
+) -> None:
+    with pytest.raises(OsrdyneError, match=f" is {type(found).__name__}, n(ot|either) text") as caught:
+        reader(lambda: found)
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["s3cret", "\ufeffs3cret\r\n", "\n s3cret \nand a remark\n"])

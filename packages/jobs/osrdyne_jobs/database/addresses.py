@@ -50,6 +50,8 @@ class DatabaseAddress:
 
 def read(text: str) -> DatabaseAddress:
     """Read an address of PostgreSQL or SQLite. Raises InvalidAddress."""
+    if not isinstance(text, str):
+        raise InvalidAddress(f"the database's address is {type(text).__name__}, not text")
     scheme, separator, rest = text.strip().partition("://")
     match scheme.lower().partition("+"):
         case (("postgresql" | "postgres"), _, ("" | "psycopg")):

@@ -58,9 +58,8 @@ def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddr
         if not isinstance(address, str):
             try:
                 last = _present(address)
-            except (OSError, UnicodeError, OsrdyneError) as error:
-                # The text of a UnicodeError shows a byte of the address.
-                reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
+            except Exception as error:  # noqa: BLE001 - of a function of the user's; its text may hold the address
+                reason = str(error) if isinstance(error, OSError | OsrdyneError) else type(error).__name__
                 outage.failed(reason, time.monotonic())
             else:
                 outage.over(time.monotonic())
