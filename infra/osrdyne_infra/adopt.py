@@ -83,13 +83,12 @@ def main() -> None:
 
 def read(config: Mapping[str, Any]) -> StackSettings:
     """Return the settings that Pulumi prints. Raises ConfigurationError, and what other input raises."""
+    values = {name if ":" in name else f"{configuration.NAMESPACE}:{name}": value for name, value in config.items()}
     raw = {
-        path if ":" in path else f"{configuration.NAMESPACE}:{path}": (
-            json.dumps(value["objectValue"]) if "objectValue" in value else str(value["value"])
-        )
-        for path, value in config.items()
+        path: json.dumps(value["objectValue"]) if "objectValue" in value else str(value["value"])
+        for path, value in values.items()
     }
-    secret = frozenset(path for path in raw if config[path]["secret"])
+    secret = frozenset(path for path, value in values.items() if value["secret"])
     settings = configuration.parse(raw, secret)
     if not isinstance(settings, StackSettings):
         problem = "deploys a broker, where nothing is to be adopted; give the configuration of a stack of pools"

@@ -56,6 +56,15 @@ def test_the_configuration_is_read_as_pulumi_prints_it() -> None:
 
 
 @pytest.mark.fast
+def test_a_setting_without_a_namespace_is_one_of_the_project() -> None:
+    short = {name.removeprefix("osrdyne:"): value for name, value in CONFIG.items()}
+
+    assert adopt.read(short) == settings()
+    with pytest.raises(ConfigurationError, match="osrdyne:admin_password: is a password in the clear"):
+        adopt.read({**short, "admin_password": {"value": "hidden-word", "secret": False}})
+
+
+@pytest.mark.fast
 def test_only_what_is_there_and_declared_is_listed() -> None:
     whole = topology(settings().pools[0])
     there = Topology(
@@ -75,7 +84,7 @@ def test_only_what_is_there_and_declared_is_listed() -> None:
         ("core-orphan-xchg-to-core-orphan", "a%2Fb%25/core-orphan-xchg/core-orphan/queue/~"),
         ("core-worker.one", "core-worker.one@a/b%"),
     ]
-    # A name that were a resource's would be taken for that one.
+    # A name in the table that a resource has, too, would be taken for the resource.
     assert not {resource["name"] for resource in listed["resources"]} & set(listed["nameTable"])
     assert {resource["parent"] for resource in listed["resources"]} <= set(listed["nameTable"])
 
@@ -129,7 +138,7 @@ def test_a_topology_made_by_hand_is_adopted_with_its_messages(newest: Stack, tmp
 
 
 def printed(given: str, file: Path) -> subprocess.CompletedProcess[str]:
-    """What the command says that prints those that adopt."""
+    """Run `osrdyne_infra.adopt`, and return what it printed."""
     return subprocess.run(
         [sys.executable, "-m", "osrdyne_infra.adopt", "--stack", "dev", str(file)],
         check=False,

@@ -25,11 +25,11 @@ class Component:
     """What one component takes and gives."""
 
     description: str
-    #: What `settings` are of.
+    #: The TypedDict that says the types of `settings`.
     arguments: type
-    #: Each with what it is for.
+    #: Setting -> its description.
     settings: Mapping[str, str]
-    #: Each with what it is, and its kind.
+    #: Output -> its description and its schema.
     outputs: Mapping[str, tuple[str, Mapping[str, Any]]]
 
 
@@ -95,12 +95,12 @@ def schema(version: str) -> dict[str, Any]:
         "description": "Pools of osrdyne on a RabbitMQ broker",
         "license": "MIT",
         "language": {"python": {"respectSchemaVersion": True}, "nodejs": {"respectSchemaVersion": True}},
-        "resources": {kind: _resource(component) for kind, component in COMPONENTS.items()},
+        "resources": {token: _resource(component) for token, component in COMPONENTS.items()},
     }
 
 
 def _resource(component: Component) -> dict[str, Any]:
-    # Types of Pulumi name others of their module.
+    # `pulumi.Input` refers to `Output` by its name, which is resolved in the module that defines it.
     hints = get_type_hints(component.arguments, localns=vars(pulumi.output), include_extras=True)
     inputs = {name: {"description": text, **_taken(name, hints[name])} for name, text in component.settings.items()}
     return {
@@ -108,28 +108,28 @@ def _resource(component: Component) -> dict[str, Any]:
         "description": component.description,
         "inputProperties": inputs,
         "requiredInputs": [name for name in inputs if get_origin(hints[name]) is Required],
-        "properties": {name: {"description": text, **kind} for name, (text, kind) in component.outputs.items()},
+        "properties": {name: {"description": text, **value} for name, (text, value) in component.outputs.items()},
         "required": list(component.outputs),
     }
 
 
 def _taken(name: str, hint: Any) -> dict[str, Any]:
-    """Return the kind of a setting. Secrets come as outputs in many languages; all else is known before it is made."""
-    return {**_TEXT, "secret": True} if name in HIDDEN else kind(hint)
+    """Return the schema of a setting. Secrets come as outputs in many languages, all else as plain values."""
+    return {**_TEXT, "secret": True} if name in HIDDEN else schema_of(hint)
 
 
-def kind(hint: Any) -> dict[str, Any]:
-    """Return the kind of values, not outputs, that a type of Python is for. Raises TypeError for an unknown one."""
+def schema_of(hint: Any) -> dict[str, Any]:
+    """Return the schema of values of a Python type, which are not outputs. Raises TypeError for an unknown type."""
     simple = {str: {"type": "string"}, bool: {"type": "boolean"}, Any: {"$ref": "pulumi.json#/Any"}}
     inner = get_args(hint)
     if hint in simple:
         return {**simple[hint], "plain": True}
     if get_origin(hint) is Required:
-        return kind(inner[0])
+        return schema_of(inner[0])
     if get_origin(hint) is Mapping:
-        return {"type": "object", "additionalProperties": kind(inner[1]), "plain": True}
+        return {"type": "object", "additionalProperties": schema_of(inner[1]), "plain": True}
     if get_origin(hint) is Sequence:
-        return {"type": "array", "items": kind(inner[0]), "plain": True}
+        return {"type": "array", "items": schema_of(inner[0]), "plain": True}
     if set(inner) == {str, int}:
         return {"oneOf": [{"type": "string"}, {"type": "integer"}], "plain": True}
-    raise TypeError(f"{hint} has no kind in a schema")
+    raise TypeError(f"{hint} has no schema")
