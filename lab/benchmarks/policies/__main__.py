@@ -1,4 +1,4 @@
-"""`python -m benchmarks.policies`: judge policies that keep worker groups, on made traces and on real flights.
+"""`python -m benchmarks.policies`: judge policies that keep worker groups, on synthetic traces and on real flights.
 
 Seeds below 100 are for trials; those from 101 on are held out: none of our settings was chosen with them. Exit status 0
 whatever the figures are. Tables go to standard output, progress to standard error.
