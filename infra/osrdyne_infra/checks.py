@@ -136,7 +136,7 @@ def image(value: object) -> str:
     """Return the name of a container image, with a tag or digest that stays what it is."""
     name = filled(value)
     tag = name.rpartition("/")[2].partition(":")[2]
-    if tag in ("", "latest") or any(char.isspace() for char in name):
+    if tag in ("", "latest"):
         raise InvalidValue(f"{name!r} names no version; give an image with a tag other than latest, or with a digest")
     if wrong := images.problem(name):
         raise InvalidValue(wrong)

@@ -54,7 +54,14 @@ INTERVALS: Mapping[str, Check] = dict.fromkeys(
 
 
 def _places(value: object) -> tuple[str, ...] | str:
-    return checks.namespace(value) if isinstance(value, str) else checks.each(checks.network, value)
+    if isinstance(value, list) and value:  # for Kubernetes, an empty one would be all addresses
+        return checks.each(checks.network, value)
+    try:
+        return checks.namespace(value)
+    except InvalidValue:
+        raise InvalidValue(
+            f"{value!r} is neither the name of a namespace nor a list of ranges of addresses such as [10.1.0.0/16]"
+        ) from None
 
 
 def _environment(given: dict[str, str]) -> dict[str, str]:
@@ -134,7 +141,7 @@ class NetworkAccess(StrictModel):
     #: Where the database server of pools with jobs is, as `broker`.
     database: Annotated[tuple[str, ...] | str, BeforeValidator(_places)] = ()
     #: Where the cluster's API server is; anywhere by default.
-    api_server: tuple[Network, ...] = ("0.0.0.0/0",)
+    api_server: Annotated[tuple[Network, ...], Field(min_length=1)] = ("0.0.0.0/0",)
     #: Namespace that reads the metrics of the daemons; none by default.
     monitoring_namespace: Namespace = ""
     #: What else workers may reach, at any port.

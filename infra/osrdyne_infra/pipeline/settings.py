@@ -19,9 +19,9 @@ _MEMORY = re.compile(r"[1-9][0-9]*[mg]", re.ASCII | re.IGNORECASE)
 
 
 def _memory(value: object) -> str:
-    if not _MEMORY.fullmatch(checks.filled(value)):
+    if not isinstance(value, str) or not _MEMORY.fullmatch(value):
         raise InvalidValue(f"{value!r} is not a size such as 512m or 2g")
-    return str(value)
+    return value
 
 
 def _lake(value: object) -> str:

@@ -95,17 +95,19 @@ class RelayPlace(StrictModel):
         if self.clients_cacertfile and not self.certificate:
             raise InvalidValue("needs `certificate`: without TLS, no client shows one", ".clients_cacertfile")
         for table, ours in _OURS.items():
+            if not isinstance(self.settings.get(table, {}), Mapping):
+                raise InvalidValue("is not a table of a node's settings", f".settings.{table}")
             for name in _table(self.settings, table):
                 if name in ours:
                     raise InvalidValue("is made from other settings; leave it out", f".settings.{table}.{name}")
-        if not self.certificate and not self.settings.get("serve", {}).get("plain_http"):
-            problem = "is missing; give it, or set settings.serve.plain_http where a proxy before the nodes has TLS"
-            raise InvalidValue(problem, ".certificate")
         self._check_streams()
         try:
             RelaySettings.from_mapping(self.node_settings())
         except SettingsError as error:
             raise InvalidValue(error.problem, error.path.replace("relay.", ".settings.", 1)) from None
+        if not self.certificate and not self.node().plain_http:
+            problem = "is missing; give it, or set settings.serve.plain_http where a proxy before the nodes has TLS"
+            raise InvalidValue(problem, ".certificate")
         try:
             Access({name: Grant.from_mapping(client, path=name) for name, client in self.clients.items()})
         except SettingsError as error:
