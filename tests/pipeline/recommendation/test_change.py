@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from osrdyne_infra import configuration
 from osrdyne_pipeline.recommendation.edit import change as edits
 from osrdyne_pipeline.recommendation.edit.change import FileChange
-from osrdyne_pipeline.recommendation.edit.wanted import NotChanged, recommended
+from osrdyne_pipeline.recommendation.edit.wanted import NotChanged, WantedOverride, WantedSettings, recommended
 from osrdyne_pipeline.recommendation.outcome import PolicyResult, Ratio, Recommendation, RecommendationEvidence, Setting
 from osrdyne_pipeline.recommendation.warm import WarmWindow
 from osrdyne_pool.settings import Delays, PoolSettings
@@ -182,6 +182,97 @@ def test_a_pool_may_have_any_of_the_delays_in_any_order(tmp_path: Path, pool: st
     found = pool_of(pulumi(recommendation(setting("BOS")), write(tmp_path, text)).after, 0)
     assert found.delays("x") == Delays(840.0, 60.0)
     assert found.delays("BOS") == Delays(2640.0, 60.0)
+
+
+THEIR_OVERRIDE = """\
+config:
+    osrdyne:pools:
+        -   name: core
+            unbind_delay: PT10M
+            overrides:
+                # Their contract.
+                vip:
+                    unbind_delay: P1D
+            limits:
+                groups: 5
+"""
+
+
+def test_overrides_are_written_where_those_of_a_person_stand(tmp_path: Path) -> None:
+    path = write(tmp_path, THEIR_OVERRIDE)
+    change = pulumi(recommendation(setting("BOS")), path)
+    assert change.becomes.overrides == {"vip": Delays(86_400.0, 60.0), "BOS": Delays(2640.0, 60.0)}
+    assert '\n                "BOS":  # recommended' in change.after
+    assert "                # Their contract.\n                vip:\n" in change.after
+    change.write()
+    assert pulumi(recommendation(setting("BOS")), path).diff() == ""
+
+
+def test_seconds_are_written_with_all_their_digits(tmp_path: Path) -> None:
+    exact = Delays(604_800.5, 1234.5678, prewarm=((604_801.25, 1_209_600.5), (2e6, 1e7 + 0.125)))
+    small = Delays(0.00001, 60.0)
+    overrides = WantedOverride("BOS", exact, "as before"), WantedOverride("LAX", small, "as before")
+    wanted = WantedSettings("core", 1_000_000.5, 2e6, (), overrides)
+    for text in (STACK, STACK.replace("delay: PT10M", "delay: 600")):
+        change = edits.pulumi(wanted, write(tmp_path, text))
+        assert (change.becomes.unbind_delay, change.becomes.stop_delay) == (1_000_000.5, 2e6)
+        assert change.becomes.overrides == {"BOS": exact, "LAX": small}
+        # As YAML 1.1 reads it, too
+        reader = YAML(typ="safe")
+        reader.version = (1, 1)
+        assert PoolSettings.from_mapping(reader.load(change.after)["config"]["osrdyne:pools"][1]) == change.becomes
+
+
+@pytest.mark.parametrize("char", ["\u2028", "\u2029", "\x85", "\t"])
+def test_only_line_breaks_of_yaml_end_a_line(tmp_path: Path, char: str) -> None:
+    text = STACK.replace("instance: test", f"instance: 'te{char}st'").replace("stack of", f"stack{char}# of")
+    change = pulumi(recommendation(setting("BOS")), write(tmp_path, text))
+    removed = [line for line in change.diff().split("\n")[2:] if line.startswith("-")]
+    assert removed == ["-      unbind_delay: PT10M  # since May", "-      stop_delay: PT10M"]
+
+
+def test_each_line_that_stays_keeps_its_line_break(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.test.yaml"
+    before = STACK.replace("test\n", "test\r\n").replace("core\n", "core\r\n").rstrip("\n").encode()
+    path.write_bytes(before)
+    change = pulumi(recommendation(setting("BOS")), path)
+    begin, end = change.after.index("      # recommended"), change.after.index("      delivery_limit")
+    begin_before, end_before = before.index(b"      unbind_delay: PT10M  #"), before.index(b"      delivery_limit")
+    assert change.after[:begin].encode() == before[:begin_before]
+    assert change.after[end:].encode() == before[end_before:]
+    assert change.after[begin:end].count("\n") == change.after[begin:end].count("\r\n")
+
+
+def test_a_diff_says_where_a_file_ends_without_a_line_break(tmp_path: Path) -> None:
+    path = write(tmp_path, "osrdyne_pool:\n  name: core\n  unbind_delay: 5")
+    change = ansible(recommendation(), path)
+    assert not change.after.endswith("\n")
+    assert "-  unbind_delay: 5\n\\ No newline at end of file\n+  # recommended" in change.diff()
+    assert change.diff().endswith("+  stop_delay: 60\n\\ No newline at end of file\n")
+
+
+@pytest.mark.parametrize(
+    "first", ["unbind_delay: 600", "overrides:\n        old:  # recommended: x\n          warm: []"]
+)
+def test_a_pool_may_begin_with_what_is_exchanged_before_a_setting_of_several_lines(tmp_path: Path, first: str) -> None:
+    head = STACK[: STACK.index("    - name: other")]
+    text = f"{head}    - {first}\n      # Of the machine.\n      limits:\n        groups: 5\n      name: core\n"
+    path = write(tmp_path, text)
+    change = pulumi(recommendation(setting("BOS")), path)
+    assert change.becomes == dataclasses.replace(
+        change.was, unbind_delay=840.0, stop_delay=60.0, overrides={"BOS": Delays(2640.0, 60.0)}
+    )
+    assert change.after.startswith(f"{head}    # recommended: before")
+    assert "\n    - unbind_delay: " in change.after
+    assert change.after.endswith("      # Of the machine.\n      limits:\n        groups: 5\n      name: core\n")
+    change.write()
+    assert pulumi(recommendation(setting("BOS")), path).diff() == ""
+
+
+def test_delays_are_written_after_a_name_on_a_line_of_its_own(tmp_path: Path) -> None:
+    path = write(tmp_path, "osrdyne_pool:\n  name:\n    core\n  delivery_limit: 3\n")
+    change = ansible(recommendation(), path)
+    assert change.after.startswith("osrdyne_pool:\n  name:\n    core\n  # recommended")
 
 
 def test_the_projects_own_files_take_a_change_that_touches_no_other_line(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class FileChange:
     def diff(self) -> str:
         """Return the unified diff; empty where nothing changes."""
         names = f"a/{self.path.name}", f"b/{self.path.name}"
-        return "".join(difflib.unified_diff(self.before.splitlines(True), self.after.splitlines(True), *names))
+        diff = difflib.unified_diff(lines.lines_of(self.before), lines.lines_of(self.after), *names)
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in diff)
 
     def write(self) -> None:
         """Replace the file in one step. Raises `NotChanged` where it is no longer what the change was made from."""
@@ -131,24 +132,31 @@ def _ansible_pools(document: Any) -> Iterator[Any]:
 
 def pulumi_pool(name: str, path: Path) -> PoolSettings:
     """Return a pool's settings as a stack's configuration has them. Raises `NotChanged`."""
-    return _accepted(read(path), path, _pulumi_pools, name)
+    return _accepted(_pool(_load(read(path), path), path, _pulumi_pools, name), path)
 
 
 def ansible_pool(name: str, path: Path) -> PoolSettings:
     """Return a pool's settings as a file of variables has them. Raises `NotChanged`."""
-    return _accepted(read(path), path, _ansible_pools, name)
+    return _accepted(_pool(_load(read(path), path), path, _ansible_pools, name), path)
 
 
 def _change(wanted: WantedSettings, path: Path, finder: Finder) -> FileChange:
     before = read(path)
-    pool, was = _pool(before, path, finder, wanted.pool), _accepted(before, path, finder, wanted.pool)
+    document = _load(before, path)
+    pool = _pool(document, path, finder, wanted.pool)
+    was = _accepted(pool, path)
     theirs = lines.theirs(before, pool)
     wanted = wanted.beside({key: was.overrides[key] for key in theirs if key in was.overrides})
     after = lines.exchanged(before, pool, wanted)
-    becomes = _accepted(after, path, finder, wanted.pool)
-    if _rest(before, path, finder, wanted.pool) != _rest(after, path, finder, wanted.pool):
+    try:
+        changed = _load(after, path)
+        pool_changed = _pool(changed, path, finder, wanted.pool)
+        rest_stays = _plain(document, pool) == _plain(changed, pool_changed)
+    except NotChanged:
+        rest_stays = False
+    if not rest_stays:
         raise NotChanged(f"{path} is written in a way that cannot be changed line by line; change it by hand")
-    return FileChange(path, before, after, was, becomes, theirs)
+    return FileChange(path, before, after, was, _accepted(pool_changed, path), theirs)
 
 
 def read(path: Path) -> str:
@@ -171,8 +179,8 @@ def _load(text: str, path: Path) -> Any:
     return document
 
 
-def _pool(text: str, path: Path, finder: Finder, name: str) -> CommentedMap:
-    pools = [node for node in finder(_load(text, path)) if isinstance(node, CommentedMap)]
+def _pool(document: CommentedMap, path: Path, finder: Finder, name: str) -> CommentedMap:
+    pools = [node for node in finder(document) if isinstance(node, CommentedMap)]
     found = [pool for pool in pools if pool.get("name") == name]
     if len(found) != 1:
         there = ", ".join(str(pool.get("name")) for pool in pools) or "none"
@@ -183,23 +191,15 @@ def _pool(text: str, path: Path, finder: Finder, name: str) -> CommentedMap:
     return found[0]
 
 
-def _accepted(text: str, path: Path, finder: Finder, name: str) -> PoolSettings:
+def _accepted(pool: CommentedMap, path: Path) -> PoolSettings:
     try:
-        return PoolSettings.from_mapping(_plain(_pool(text, path, finder, name)))
+        return PoolSettings.from_mapping(_plain(pool))
     except SettingsError as error:
         raise NotChanged(f"{path} would not be accepted: {error}") from error
 
 
-def _rest(text: str, path: Path, finder: Finder, name: str) -> Any:
-    """Everything but what a change may change."""
-    document = _load(text, path)
-    pool = next(node for node in finder(document) if isinstance(node, CommentedMap) and node.get("name") == name)
-    for delay in CHANGED:
-        pool.pop(delay, None)
-    return _plain(document)
-
-
-def _plain(value: Any) -> Any:
+def _plain(value: Any, pool: CommentedMap | None = None) -> Any:
+    """Return plain data, without what a change may change of `pool`, a table in it."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {key: _plain(item, pool) for key, item in value.items() if value is not pool or key not in CHANGED}
+    return [_plain(item, pool) for item in value] if isinstance(value, list) else value

@@ -7,15 +7,21 @@ person wrote for other keys stay.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from ruamel.yaml.comments import CommentedMap
 
 from osrdyne_pipeline.recommendation.edit.wanted import MARK, WantedOverride, WantedSettings
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, each with its line break as YAML knows them: other characters do not end a line."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
 def theirs(text: str, pool: CommentedMap) -> frozenset[str]:
     """Return the keys whose overrides a person wrote: those without our mark."""
-    overrides, all_lines = pool.get("overrides"), text.splitlines()
+    overrides, all_lines = pool.get("overrides"), lines_of(text)
     if not isinstance(overrides, CommentedMap):
         return frozenset()
     return frozenset(str(key) for key in overrides if MARK not in all_lines[overrides.lc.key(key)[0]])
@@ -24,23 +30,33 @@ def theirs(text: str, pool: CommentedMap) -> frozenset[str]:
 def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
     """Return the text with what is wanted in place of what `pool`, a table in it, says."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    all_lines = text.splitlines()
-    column = pool.lc.col
-    top, bottom = pool.lc.line, _last(all_lines, pool.lc.line, column)
+    ended = text if text.endswith(("\r", "\n")) else text + newline
+    all_lines = lines_of(ended)
+    top, column = pool.lc.line, pool.lc.col
+    bottom = _last(all_lines, top, column)
+    # What stands before the pool's first setting: the dash of its list.
+    dash = all_lines[top][:column]
+    all_lines[top] = " " * column + all_lines[top][column:]
     kept, overrides, at = _without(all_lines, pool, bottom, wanted)
     above = _above(all_lines, pool)
-    indent = " " * column
+    there = pool.get("overrides")
+    inner = " " * (there.lc.col if isinstance(there, CommentedMap) and there else column + 2)
     iso = any(isinstance(pool.get(name), str) for name in ("unbind_delay", "stop_delay"))
-    written = [indent + pool_line for pool_line in _pool_lines(wanted, iso)]
+    written = [f"{' ' * column}{line}{newline}" for line in _pool_lines(wanted, iso)]
     if overrides or wanted.overrides:
-        written.append(f"{indent}overrides:")
+        written.append(f"{' ' * column}overrides:{newline}")
         written += overrides
         for override in wanted.overrides:
             written += above.get(override.key, ())
-            written += [f"{indent}  {line}" for line in _setting_lines(override, iso)]
+            written += [f"{inner}{line}{newline}" for line in _setting_lines(override, iso)]
     body = kept[:at] + written + kept[at:]
-    result = all_lines[:top] + body + all_lines[bottom + 1 :]
-    return newline.join(result) + (newline if text.endswith("\n") else "")
+    first = next(number for number, line in enumerate(body) if not line.lstrip().startswith("#"))
+    body[:first] = [" " * _column(dash) + line.lstrip(" ") for line in body[:first]]
+    body[first] = dash + body[first][column:]
+    while all_lines[top - 1].lstrip().startswith(MARK):
+        top -= 1
+    result = "".join(all_lines[:top] + body + all_lines[bottom + 1 :])
+    return result if ended is text else result.removesuffix(newline)
 
 
 def _last(all_lines: list[str], first: int, column: int) -> int:
@@ -77,19 +93,8 @@ def _without(
             stay = _staying(all_lines, pool[name], end, {override.key for override in wanted.overrides})
     gone |= {number for number in range(top, bottom + 1) if all_lines[number].strip().startswith(MARK)}
     kept = [number for number in range(top, bottom + 1) if number not in gone]
-    after = pool.lc.key("name")[0] + 1 if first is None else first
-    lines = [all_lines[number] for number in kept]
-    at = sum(number < after for number in kept)
-    if top in gone and lines:
-        # The pool's first line has the dash of its list.
-        lines, at = _with_dash(all_lines[top], lines, column), max(at, 1)
-    return lines, stay, at
-
-
-def _with_dash(line: str, lines: list[str], column: int) -> list[str]:
-    first = next(number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
-    moved = line[:column] + lines[first][column:]
-    return [moved, *lines[:first], *lines[first + 1 :]]
+    after = _last(all_lines, pool.lc.key("name")[0], column + 1) + 1 if first is None else first
+    return [all_lines[number] for number in kept], stay, sum(number < after for number in kept)
 
 
 def _staying(all_lines: list[str], overrides: CommentedMap, end: int, recommended: set[str]) -> list[str]:
@@ -139,7 +144,7 @@ def _setting_lines(one: WantedOverride, iso: bool) -> list[str]:
     if delays.warm:
         lines += ["  warm:", *(f"    - {window}" for window in delays.warm)]
     if delays.prewarm:
-        lines += ["  prewarm:", *(f"    - [{begin:g}, {end:g}]" for begin, end in delays.prewarm)]
+        lines += ["  prewarm:", *(f"    - [{_number(begin)}, {_number(end)}]" for begin, end in delays.prewarm)]
     return lines
 
 
@@ -151,13 +156,16 @@ def quoted(key: str) -> str:
 
 
 def duration(seconds: float, iso: bool) -> str:
-    """Return seconds as a number, or as ISO 8601 text."""
+    """Return seconds (above 0) as a number, or as ISO 8601 text where they are whole and `iso` asks for it."""
     whole = round(seconds)
     if not iso or whole != seconds:
-        return f"{seconds:g}" if whole != seconds else str(whole)
+        return _number(seconds)
     days, rest = divmod(whole, 86_400)
     parts = [(rest // 3600, "H"), (rest % 3600 // 60, "M"), (rest % 60, "S")]
     time = "".join(f"{number}{unit}" for number, unit in parts if number)
-    text = "P" + (f"{days}D" if days else "") + (f"T{time}" if time else "")
-    assert re.fullmatch(r"P.+", text)
-    return text
+    return "P" + (f"{days}D" if days else "") + (f"T{time}" if time else "")
+
+
+def _number(seconds: float) -> str:
+    """Return a number with all its digits. YAML 1.1 reads one with an exponent, as 1e-05, as text."""
+    return f"{Decimal(str(float(seconds))):f}".removesuffix(".0")
