@@ -275,6 +275,58 @@ def test_delays_are_written_after_a_name_on_a_line_of_its_own(tmp_path: Path) ->
     assert change.after.startswith("osrdyne_pool:\n  name:\n    core\n  # recommended")
 
 
+COMMENTED = """\
+osrdyne_pool:
+  name: core
+  unbind_delay:
+    # Since May.
+    PT10M
+  delivery_limit: 3
+  'overrides':  # Of the contract.
+
+    # vip2:
+    #   unbind_delay: P2D
+    vip:
+      unbind_delay: P1D
+      # Until June.
+    # One more is to come.
+
+  # At the end.
+broker: here
+"""
+
+
+def test_comments_among_overrides_stay_there_also_where_ours_go(tmp_path: Path) -> None:
+    path = write(tmp_path, COMMENTED)
+    theirs = COMMENTED[COMMENTED.index("  'overrides'") : COMMENTED.index("\n  # At the end")]
+    change = ansible(recommendation(setting("BOS")), path)
+    assert f'  stop_delay: PT1M\n{theirs}    "BOS":  # recommended' in change.after
+    assert "    # Since May.\n  delivery_limit: 3\n\n  # At the end.\nbroker: here\n" in change.after
+    change.write()
+    without = ansible(recommendation(), path)
+    assert f"  stop_delay: PT1M\n{theirs}    # Since May.\n  delivery_limit: 3\n" in without.after
+    # Where all of the overrides are ours, their comments stay, and no empty table of overrides
+    ours = path.read_text().replace("vip:\n", "vip:  # recommended: x\n").replace("      # Until June.\n", "")
+    last = ansible(recommendation(), write(tmp_path, ours))
+    assert last.becomes.overrides == {}
+    assert "    #   unbind_delay: P2D\n    # One more is to come.\n" in last.after
+
+
+def test_a_file_with_secrets_of_ansible_vault_is_changed(tmp_path: Path) -> None:
+    secret = "password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\n"
+    change = ansible(recommendation(), write(tmp_path, f"osrdyne_pool:\n  name: core\n{secret}"))
+    assert change.after.endswith(f"  stop_delay: 60\n{secret}")
+    assert change.becomes.unbind_delay == 840.0
+
+
+def test_a_file_that_lines_cannot_change_says_so(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "osrdyne_pool:\n  name: core\n  limits: {groups: 5,\n client_connections: 6}\n  stop_delay: 5\n"
+    )
+    with pytest.raises(NotChanged, match="cannot be changed line by line"):
+        ansible(recommendation(), path)
+
+
 def test_the_projects_own_files_take_a_change_that_touches_no_other_line(tmp_path: Path) -> None:
     stack = write(tmp_path, (ROOT / "infra/stacks/Pulumi.dev.yaml").read_text(encoding="utf-8"))
     change = pulumi(recommendation(setting("BOS")), stack)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
 from ruamel.yaml.error import YAMLError
 
 from osrdyne_pipeline.recommendation.edit import lines
@@ -202,4 +202,6 @@ def _plain(value: Any, pool: CommentedMap | None = None) -> Any:
     """Return plain data, without what a change may change of `pool`, a table in it."""
     if isinstance(value, dict):
         return {key: _plain(item, pool) for key, item in value.items() if value is not pool or key not in CHANGED}
-    return [_plain(item, pool) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_plain(item, pool) for item in value]
+    return value.value if isinstance(value, TaggedScalar) else value

@@ -21,9 +21,7 @@ def lines_of(text: str) -> list[str]:
 
 def theirs(text: str, pool: CommentedMap) -> frozenset[str]:
     """Return the keys whose overrides a person wrote: those without our mark."""
-    overrides, all_lines = pool.get("overrides"), lines_of(text)
-    if not isinstance(overrides, CommentedMap):
-        return frozenset()
+    overrides, all_lines = pool.get("overrides", {}), lines_of(text)
     return frozenset(str(key) for key in overrides if MARK not in all_lines[overrides.lc.key(key)[0]])
 
 
@@ -40,17 +38,17 @@ def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
     kept, overrides, at = _without(all_lines, pool, bottom, wanted)
     above = _above(all_lines, pool)
     there = pool.get("overrides")
-    inner = " " * (there.lc.col if isinstance(there, CommentedMap) and there else column + 2)
+    inner = " " * (there.lc.col if there else column + 2)
     iso = any(isinstance(pool.get(name), str) for name in ("unbind_delay", "stop_delay"))
     written = [f"{' ' * column}{line}{newline}" for line in _pool_lines(wanted, iso)]
-    if overrides or wanted.overrides:
-        written.append(f"{' ' * column}overrides:{newline}")
-        written += overrides
-        for override in wanted.overrides:
-            written += above.get(override.key, ())
-            written += [f"{inner}{line}{newline}" for line in _setting_lines(override, iso)]
+    if wanted.overrides or theirs(text, pool):
+        written.append(all_lines[pool.lc.key("overrides")[0]] if there else f"{' ' * column}overrides:{newline}")
+    written += overrides
+    for override in wanted.overrides:
+        written += above.get(override.key, ())
+        written += [f"{inner}{line}{newline}" for line in _setting_lines(override, iso)]
     body = kept[:at] + written + kept[at:]
-    first = next(number for number, line in enumerate(body) if not line.lstrip().startswith("#"))
+    first = next(number for number, line in enumerate(body) if not _is_comment(line))
     body[:first] = [" " * _column(dash) + line.lstrip(" ") for line in body[:first]]
     body[first] = dash + body[first][column:]
     while all_lines[top - 1].lstrip().startswith(MARK):
@@ -60,16 +58,19 @@ def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
 
 
 def _last(all_lines: list[str], first: int, column: int) -> int:
-    """Return the number of the last line of a block: none of it stands left of its column."""
+    """Return the number of the last line of a block: none of it, comments included, stands left of its column."""
     last = first
     for number in range(first + 1, len(all_lines)):
         line = all_lines[number]
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        if _column(line) < column:
+        if line.strip() and _column(line) >= column:
+            last = number
+        elif line.strip() and not _is_comment(line):
             break
-        last = number
     return last
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
 
 
 def _column(line: str) -> int:
@@ -88,40 +89,38 @@ def _without(
         line = pool.lc.key(name)[0]
         end = _last(all_lines, line, column + 1)
         first = line if first is None else min(first, line)
-        gone |= set(range(line, end + 1))
-        if name == "overrides" and isinstance(pool[name], CommentedMap):
-            stay = _staying(all_lines, pool[name], end, {override.key for override in wanted.overrides})
+        if name == "overrides" and pool[name]:
+            stay = _staying(all_lines, pool, end, {override.key for override in wanted.overrides})
+            gone |= set(range(line, end + 1))
+        gone |= {number for number in range(line, end + 1) if not _is_comment(all_lines[number])}
     gone |= {number for number in range(top, bottom + 1) if all_lines[number].strip().startswith(MARK)}
     kept = [number for number in range(top, bottom + 1) if number not in gone]
     after = _last(all_lines, pool.lc.key("name")[0], column + 1) + 1 if first is None else first
     return [all_lines[number] for number in kept], stay, sum(number < after for number in kept)
 
 
-def _staying(all_lines: list[str], overrides: CommentedMap, end: int, recommended: set[str]) -> list[str]:
-    """Return the lines of overrides that are not ours, and are not to be."""
-    starts = [(overrides.lc.key(key)[0], str(key)) for key in overrides]
-    if not starts:
-        return []
-    lines: list[str] = []
-    edges = [_with_comments(all_lines, start) for start, _ in starts] + [end + 1]
-    for (start, key), begin, stop in zip(starts, edges, edges[1:], strict=False):
-        if MARK not in all_lines[start] and key not in recommended:
-            lines += all_lines[begin:stop]
-    return lines
+def _staying(all_lines: list[str], pool: CommentedMap, end: int, again: set[str]) -> list[str]:
+    """Return the lines of the overrides without those that are ours and those of the keys that are written again."""
+    overrides, line = pool["overrides"], pool.lc.key("overrides")[0]
+    gone = {line}
+    for key in overrides:
+        start = overrides.lc.key(key)[0]
+        if str(key) in again or MARK in all_lines[start]:
+            first = _with_comments(all_lines, start) if str(key) in again else start
+            gone |= set(range(first, _last(all_lines, start, overrides.lc.col + 1) + 1))
+    return [all_lines[number] for number in range(line, end + 1) if number not in gone]
 
 
 def _above(all_lines: list[str], pool: CommentedMap) -> dict[str, list[str]]:
     """Return the comment that stands above each override."""
-    overrides = pool.get("overrides")
-    if not isinstance(overrides, CommentedMap):
-        return {}
+    overrides = pool.get("overrides", {})
     starts = {str(key): overrides.lc.key(key)[0] for key in overrides}
     return {key: all_lines[_with_comments(all_lines, start) : start] for key, start in starts.items()}
 
 
 def _with_comments(all_lines: list[str], start: int) -> int:
     """Return where the comment above a line begins."""
-    while all_lines[start - 1].lstrip().startswith("#") and _column(all_lines[start - 1]) == _column(all_lines[start]):
+    while _is_comment(all_lines[start - 1]) and _column(all_lines[start - 1]) == _column(all_lines[start]):
         start -= 1
     return start
 
