@@ -1,4 +1,4 @@
-"""The cells of a week in which a group is kept warm, and the windows that people read. Times are in UTC."""
+"""The cells of a week in which a worker group is kept warm, and the windows that people read. Times are in UTC."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ CELL_SECONDS = CELL_MINUTES * 60
 CELLS_A_DAY = 24 * 60 // CELL_MINUTES
 CELLS = 7 * CELLS_A_DAY
 
-#: A week's cells, Monday first: true where the group is kept warm.
+#: A week's cells, Monday first: true where the worker group is kept warm.
 Cells = npt.NDArray[np.bool_]
 
 _DAY_OF = np.arange(CELLS) // CELLS_A_DAY
-#: Number of each cell's group: cells of one group are warm together, because one day alone has too little history. The
-#: days are Monday to Friday, Saturday, and Sunday.
-GROUP = np.maximum(_DAY_OF - 4, 0) * CELLS_A_DAY + np.arange(CELLS) % CELLS_A_DAY
-GROUPS = 3 * CELLS_A_DAY
-#: Windows of a day: three groups of days have no more than settings take.
+#: Number of the shared cell of each cell of the week. Monday to Friday share theirs, and are warm at the same hours:
+#: each of them alone has too little history. Saturday and Sunday have their own.
+SHARED_CELL = np.maximum(_DAY_OF - 4, 0) * CELLS_A_DAY + np.arange(CELLS) % CELLS_A_DAY
+SHARED_CELLS = 3 * CELLS_A_DAY
+#: Most windows of a day: those of Monday to Friday, Saturday and Sunday are no more than settings take.
 MOST_RUNS = MOST_WINDOWS // 3
 #: The epoch's day was a Thursday; Monday is 0.
 _THURSDAY = 3
@@ -35,7 +35,7 @@ _THURSDAY = 3
 
 @dataclass(frozen=True)
 class WarmWindow:
-    """A part of some days of each week. Minutes after midnight, `end` is at most 24 hours."""
+    """A part of some days of each week. `begin` and `end` are minutes after midnight UTC, `end` at most 1440."""
 
     days: tuple[str, ...]
     begin: int
@@ -54,7 +54,10 @@ def cells_of(seconds: Floats) -> Integers:
 
 
 def cells_between(since: float, until: float) -> tuple[Floats, Integers]:
-    """Return the begin and the number of each cell of these days, the first of which may have begun before."""
+    """Return the begin (seconds since the Unix epoch) and the number of each cell between two times.
+
+    The first cell may begin before `since`.
+    """
     starts = np.arange(since // CELL_SECONDS, np.ceil(until / CELL_SECONDS)) * CELL_SECONDS
     return starts, cells_of(starts)
 

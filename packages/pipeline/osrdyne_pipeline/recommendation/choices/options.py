@@ -18,7 +18,15 @@ from osrdyne_pipeline.recommendation.choices import behaviour as kinds
 from osrdyne_pipeline.recommendation.choices.spans import PRICES, WIDTHS, CallLikelihood, kept, within
 from osrdyne_pipeline.recommendation.replay import covered
 from osrdyne_pipeline.recommendation.tradeoff import Frontier, frontier
-from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, GROUP, GROUPS, Cells, cells_between, cells_of, few_runs
+from osrdyne_pipeline.recommendation.warm import (
+    CELL_SECONDS,
+    SHARED_CELL,
+    SHARED_CELLS,
+    Cells,
+    cells_between,
+    cells_of,
+    few_runs,
+)
 
 #: Of what is kept, the part after the queue was unbound. Short: in it requests go the way of orphans though a worker
 #: runs. Not zero: messages on their way when the queue is unbound still find the worker.
@@ -156,9 +164,9 @@ def _spans(idle: IdleTimes, width: float, price: float) -> Choice:
 def _windows(calls: Calls, idle: IdleTimes) -> Iterator[Counted]:
     starts, cell = cells_between(calls.since, calls.until)
     edges = np.linspace(calls.since, calls.until, PARTS + 1)[1:-1]
-    slot = np.searchsorted(edges, starts, "right") * GROUPS + GROUP[cell]
+    slot = np.searchsorted(edges, starts, "right") * SHARED_CELLS + SHARED_CELL[cell]
     call = (idle.begin + idle.length)[idle.closed]
-    call_slot = np.searchsorted(edges, call, "right") * GROUPS + GROUP[cells_of(call)]
+    call_slot = np.searchsorted(edges, call, "right") * SHARED_CELLS + SHARED_CELL[cells_of(call)]
     for delay in DELAYS[list(WITH_WINDOWS)].tolist():
         seconds = np.minimum(idle.length, delay) - np.minimum(idle.early, delay)
         gone = idle.begin + np.minimum(idle.length, delay)
@@ -166,9 +174,9 @@ def _windows(calls: Calls, idle: IdleTimes) -> Iterator[Counted]:
         up = up[up[:, 1] > up[:, 0]]
         # A window of one cell lasts a stop delay longer; one of several costs less than this.
         free = (CELL_SECONDS - covered(up, starts, calls.until)) * (1 + STOP_SECONDS / CELL_SECONDS) / 3600
-        free_in = np.bincount(slot, free, PARTS * GROUPS).reshape(PARTS, GROUPS)
+        free_in = np.bincount(slot, free, PARTS * SHARED_CELLS).reshape(PARTS, SHARED_CELLS)
         missed = idle.length[idle.closed] >= delay - STOP_SECONDS
-        hit_in = np.bincount(call_slot[missed], minlength=PARTS * GROUPS).reshape(PARTS, GROUPS)
+        hit_in = np.bincount(call_slot[missed], minlength=PARTS * SHARED_CELLS).reshape(PARTS, SHARED_CELLS)
         other_free, other_hit = free_in.sum(0) - free_in, hit_in.sum(0) - hit_in
         for price in PRICES:
             taught = (other_hit > 0) & (other_hit >= price * other_free)
@@ -187,4 +195,4 @@ def _worth(price: float, hit: Integers, free: Floats) -> Cells:
 
 
 def _cells(delay: float, on: Cells) -> Choice:
-    return Choice(delay, on[GROUP] if on.any() else None)
+    return Choice(delay, on[SHARED_CELL] if on.any() else None)
