@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from osrdyne_pipeline.commands import PIPELINE, starting
 from osrdyne_pipeline.commands.output import one_line_errors
+from osrdyne_pipeline.session import session
 from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
 
 
@@ -218,6 +220,53 @@ def test_spark_s_errors_become_one_line_without_a_traceback(
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert "--memory" in said
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "[Errno 111] Connection refused"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a.json"), "a.json: No such file or directory"),
+        (
+            OSError("Failed to open local file 'a'.\nDetail: not there"),
+            "Failed to open local file 'a'. Detail: not there",
+        ),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line_and_names_a_file_only_where_it_has_one(
+    error: OSError, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @one_line_errors
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit, match="2"):
+        command()
+
+    assert capsys.readouterr().err == f"osrdyne: {said}\n"
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_memory_is_set_unless_spark_submit_has_started_java_with_its_own(
+    within: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, str] = {}
+
+    def config(builder: SparkSession.Builder, name: str, value: str) -> SparkSession.Builder:
+        kept[name] = value
+        return builder
+
+    monkeypatch.setattr(SparkSession.Builder, "config", config)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda self: self)
+    monkeypatch.setattr(os, "environ", {"SPARK_ENV_LOADED": "1"} if within else {})
+
+    session("test", memory="1g")
+    assert (kept.get("spark.driver.memory"), kept.get("spark.master")) == (
+        (None, None) if within else ("1g", "local[*]")
+    )
+    session("test", master="spark://head:7077", memory="1g")
+    assert kept["spark.master"] == "spark://head:7077"
 
 
 def test_the_session_that_a_process_has_is_used_and_not_stopped(spark: SparkSession) -> None:

@@ -7,26 +7,29 @@ import sys
 
 from pyspark.sql import SparkSession
 
-#: The driver's heap, unless an option says otherwise: it bounds memory in local mode.
-DEFAULT_MEMORY = "2g"
 
+def session(name: str, *, master: str | None = None, memory: str) -> SparkSession:
+    """Return the session that this process has, or else a new one.
 
-def session(name: str, *, master: str | None = None, memory: str = DEFAULT_MEMORY) -> SparkSession:
-    """Return the session; within spark-submit, the one that it configured.
+    `master` is a Spark master address; without, it is that of spark-submit, or `local[*]`. `memory`, such as `2g`, is
+    the heap of Spark's Java. Within spark-submit that Java runs already, and what `--driver-memory` says counts. The
+    settings below win over those of spark-submit.
 
-    `master` is a Spark master address, `local[*]` where neither it nor spark-submit names one. Workers run the Python
-    that runs this. Adaptive execution chooses how few parts a shuffle has; times are in UTC.
+    Workers run the Python that `PYSPARK_PYTHON` names, or else the one that runs this. Times are in UTC.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    if "SPARK_ENV_LOADED" not in os.environ and (master or "local").startswith("local"):
-        # What runs on this machine alone need not be reached from others.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if master is not None or "SPARK_ENV_LOADED" not in os.environ:
-        builder = builder.master(master or "local[*]")
+    if "SPARK_ENV_LOADED" not in os.environ:
+        builder = builder.master("local[*]").config("spark.driver.memory", memory)
+        if (master or "local").startswith("local"):
+            # What runs on this machine alone need not be reached from others.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master is not None:
+        builder = builder.master(master)
     return (
-        builder.config("spark.driver.memory", memory)
-        .config("spark.sql.session.timeZone", "UTC")
+        builder.config("spark.sql.session.timeZone", "UTC")
+        # Spark's 200 parts of a shuffle are too many for tables of a pool. Adaptive execution begins with 64, and joins
+        # small ones; a plan that it does not change has 8.
         .config("spark.sql.adaptive.coalescePartitions.initialPartitionNum", "64")
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")

@@ -1,4 +1,4 @@
-"""Which errors of the pipeline's commands are one line, in which words, and lines that say how far the work is."""
+"""How the pipeline's commands report errors (one line each), and how far long work is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from osrdyne_runtime.console.output import CANNOT, failing_clearly
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename or 'a file'}: {error.strerror or error}"
-    return " ".join(str(error).split())
+    text = str(error)
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    return " ".join(text.split()) or type(error).__name__
 
 
 #: Turns known errors of a command into one line and exit status 2.
