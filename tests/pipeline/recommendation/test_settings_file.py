@@ -67,12 +67,76 @@ def test_the_daemon_takes_what_is_written_and_the_rest_of_the_file_stays(tmp_pat
     assert third.becomes.overrides == {"vip": Delays(86_400.0, 15.0)}
 
 
-@pytest.mark.parametrize("text", ['[pool]\nname = "core"\n', 'pool.name = "core"\n'])
+BELOW = """\
+[pool] # here
+name = "core"
+delivery_limit = 3
+# No more than that.
+
+# Their contract.
+[pool.overrides.vip]
+unbind_delay = "P1D"
+
+# The broker, which
+# is near.
+[broker]
+amqp_uri_file = "broker.uri"
+management_uri_file = "management.uri"
+
+[driver]
+kind = "noop"
+"""
+
+
+@pytest.mark.parametrize("text", [BELOW, BELOW.replace('[pool.overrides.vip]\nunbind_delay = "P1D"\n\n', "")])
+def test_what_stands_above_another_table_stays_there_when_ours_come_and_go(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
+    for overrides in ({"BOS": WINDOWS, "LAX": SPANS}, {"BOS": SPANS, "JFK": WINDOWS}):
+        settings(wanted(**overrides), path).write()
+        now = path.read_text()
+        assert "\n# No more than that.\n\n" in now
+        assert "\n# The broker, which\n# is near.\n[broker]\n" in now
+        assert settings(wanted(**overrides), path).diff() == ""
+    settings(wanted(), path).write()
+    delays = "unbind_delay = 1185 # recommended: before 600 + 600 s: cold starts 800 -> 400\nstop_delay = 15\n"
+    assert path.read_text() == text.replace('name = "core"\n', f'name = "core"\n{delays}')
+
+
+def test_comments_below_an_override_stay_when_it_is_written_and_when_it_goes(tmp_path: Path) -> None:
+    path = write(tmp_path, FILE)
+    settings(wanted(vip=WINDOWS, LAX=SPANS), path).write()
+    text = path.read_text()
+    assert text.endswith(FILE[FILE.index("\n[broker]") :])
+    by_hand = text.replace("\n[pool.overrides.LAX]", "\n# Of a port.\n[pool.overrides.LAX]").replace(
+        "\n[broker]", "\n# The broker.\n[broker]"
+    )
+    settings(wanted(), write(tmp_path, by_hand)).write()
+    assert "\n\n# Of a port.\n\n# The broker.\n[broker] # these" in path.read_text()
+
+
+def test_a_byte_order_mark_and_the_line_breaks_of_a_settings_file_stay(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_bytes(f"\ufeff{FILE}".replace("\n", "\r\n").encode())
+    settings(wanted(BOS=WINDOWS), path).write()
+    written = path.read_bytes()
+    assert written.startswith(b"\xef\xbb\xbf# Of the night shift.\r\n")
+    assert written.count(b"\n") == written.count(b"\r\n")
+    assert load(path).pool.overrides["BOS"] == WINDOWS
+    # In a file of both kinds of line breaks, each line that stays keeps its own
+    mixed = FILE.replace("shift.\n", "shift.\r\n").replace("noop", "noop\u2028")
+    path.write_bytes(mixed.encode())
+    after = settings(wanted(BOS=WINDOWS), path).after
+    assert after.startswith(mixed[: mixed.index("unbind")])
+    assert after.endswith(mixed[mixed.index("[broker]") :])
+
+
+@pytest.mark.parametrize("text", ['[pool]\nname = "core"\n', 'pool.name = "core"\n', 'pool.name = "core"'])
 def test_a_file_with_the_least_settings_is_changed(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
     change = settings(wanted(BOS=SPANS), path)
     change.write()
     assert settings_file.read_pool(path) == change.becomes
+    assert "\r" not in change.after
     assert change.becomes.overrides == {"BOS": SPANS}
 
 
@@ -93,7 +157,8 @@ def test_any_key_comes_out_as_it_went_in(tmp_path: Path, key: str) -> None:
         ('[pool]\nname = "core"\noverrides = {}\n', "within braces"),
         ('pool = {name = "core"}\n', "cannot be changed"),
         ('[pool]\nname = "core"\noverrides.a.unbind_delay = 5\n', "cannot be changed"),
-        ('[pool]\nname = "core"\n[broker]\n[pool.limits]\ngroups = 5\n', "between other tables"),
+        ('[pool]\nname = "core"\n[broker]\n[pool.limits]\ngroups = 5\n', "in several places"),
+        (FILE + "[pool.limits]\ngroups = 5\n\n[pool.overrides.b]\nunbind_delay = 5\n", "in several places"),
     ],
 )
 def test_where_it_is_not_clear_what_to_change_nothing_is_written(tmp_path: Path, text: str, problem: str) -> None:

@@ -48,7 +48,7 @@ def exchanged(text: str, pool: CommentedMap, wanted: WantedSettings) -> str:
         written += above.get(override.key, ())
         written += [f"{inner}{line}{newline}" for line in _setting_lines(override, iso)]
     body = kept[:at] + written + kept[at:]
-    first = next(number for number, line in enumerate(body) if not _is_comment(line))
+    first = next(number for number, line in enumerate(body) if not is_comment(line))
     body[:first] = [" " * _column(dash) + line.lstrip(" ") for line in body[:first]]
     body[first] = dash + body[first][column:]
     while all_lines[top - 1].lstrip().startswith(MARK):
@@ -64,12 +64,13 @@ def _last(all_lines: list[str], first: int, column: int) -> int:
         line = all_lines[number]
         if line.strip() and _column(line) >= column:
             last = number
-        elif line.strip() and not _is_comment(line):
+        elif line.strip() and not is_comment(line):
             break
     return last
 
 
-def _is_comment(line: str) -> bool:
+def is_comment(line: str) -> bool:
+    """Return whether a line is a comment and nothing else."""
     return line.lstrip().startswith("#")
 
 
@@ -92,7 +93,7 @@ def _without(
         if name == "overrides" and pool[name]:
             stay = _staying(all_lines, pool, end, {override.key for override in wanted.overrides})
             gone |= set(range(line, end + 1))
-        gone |= {number for number in range(line, end + 1) if not _is_comment(all_lines[number])}
+        gone |= {number for number in range(line, end + 1) if not is_comment(all_lines[number])}
     gone |= {number for number in range(top, bottom + 1) if all_lines[number].strip().startswith(MARK)}
     kept = [number for number in range(top, bottom + 1) if number not in gone]
     after = _last(all_lines, pool.lc.key("name")[0], column + 1) + 1 if first is None else first
@@ -120,7 +121,7 @@ def _above(all_lines: list[str], pool: CommentedMap) -> dict[str, list[str]]:
 
 def _with_comments(all_lines: list[str], start: int) -> int:
     """Return where the comment above a line begins."""
-    while _is_comment(all_lines[start - 1]) and _column(all_lines[start - 1]) == _column(all_lines[start]):
+    while is_comment(all_lines[start - 1]) and _column(all_lines[start - 1]) == _column(all_lines[start]):
         start -= 1
     return start
 
