@@ -56,12 +56,17 @@ class TcpProxy:
         if self.refuses:
             writer.transport.abort()
             return
+        self._writers.add(writer)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
         except OSError:
             writer.transport.abort()
             return
-        self._writers |= {writer, far_writer}
+        if writer.transport.is_closing():
+            # It was cut while it was being made.
+            far_writer.transport.abort()
+            return
+        self._writers.add(far_writer)
         for source, other in ((reader, far_writer), (far_reader, writer)):
             task = asyncio.create_task(self._forward(source, other))
             self._tasks.add(task)
