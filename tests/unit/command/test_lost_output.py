@@ -47,8 +47,15 @@ def test_a_command_ends_in_good_order_where_its_output_is_lost(
         assert "standard output" not in done.err
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize(
+    ("command", "condition"),
+    [
+        # All print their help in one way: that of the group shows each condition.
+        pytest.param(command, condition, marks=pytest.mark.full if command and condition != "full" else ())
+        for command in ("", *COMMANDS)
+        for condition in CONDITIONS
+    ],
+)
 def test_the_help_of_a_command_ends_in_good_order_where_its_output_is_lost(command: str, condition: str) -> None:
     done = lost_output.run(main, [*command.split(), "--help"], condition)
 
