@@ -21,6 +21,7 @@ from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig
 from osrdyne_pipeline import schemas
 from osrdyne_pipeline.commands import starting
+from osrdyne_pipeline.commands.options import DEFAULT_MEMORY
 from osrdyne_pipeline.session import session
 from osrdyne_pipeline.source import datasource, stream
 from osrdyne_pipeline.spark.rows import of_arrow
@@ -48,7 +49,7 @@ def measure(rig: Rig) -> list[Row]:
         uri_file = Path(folder, "uri")
         uri_file.touch(mode=0o600)
         uri_file.write_text(uri)
-        spark = session("bench", master=f"local[{os.cpu_count()}]")
+        spark = session("bench", master=f"local[{os.cpu_count()}]", memory=DEFAULT_MEMORY)
         try:
             spark.dataSource.register(RowSource)
             datasource.register(spark)

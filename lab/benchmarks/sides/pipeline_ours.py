@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 from benchmarks.sides.pipeline_duckdb import QUERIES
+from osrdyne_pipeline.commands.options import DEFAULT_MEMORY
 from osrdyne_pipeline.ingest import ingest_files
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.session import DEFAULT_MEMORY, session
+from osrdyne_pipeline.session import session
 from osrdyne_pipeline.spark.tables import STEPS
 
 POOL = "bench"
