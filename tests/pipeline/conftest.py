@@ -35,6 +35,13 @@ def collected_at_the_end() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True)
+def duckdb_without_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have commands of a test that asks for no session take DuckDB: they would take the session of other tests."""
+    if "spark" not in request.fixturenames:
+        monkeypatch.setenv("OSRDYNE_PIPELINE_ENGINE", "duckdb")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The run's session: two cores, half a gigabyte. Do not stop it, do not change its settings."""
