@@ -124,6 +124,13 @@ def quantity(value: object) -> str:
     return str(value)
 
 
+def disk(value: object) -> str:
+    """Return the size of a disk. Kubernetes refuses 0; with it, RabbitMQ's operator keeps its data in the pod."""
+    if not any(digit in "123456789" for digit in re.split("[eE]", quantity(value))[0]):
+        raise InvalidValue(f"{value!r} is no disk; give its size, such as 10Gi")
+    return str(value)
+
+
 def namespace(value: object) -> str:
     if not isinstance(value, str) or not _LABEL.fullmatch(value) or len(value) > 63:
         raise InvalidValue(
@@ -179,6 +186,7 @@ Text = Annotated[str, BeforeValidator(text)]
 Flag = Annotated[bool, BeforeValidator(flag)]
 Count = Annotated[int, BeforeValidator(integer(1))]
 Quantity = Annotated[str, BeforeValidator(quantity)]
+DiskSize = Annotated[str, BeforeValidator(disk)]
 Namespace = Annotated[str, BeforeValidator(namespace)]
 Image = Annotated[str, BeforeValidator(image)]
 Network = Annotated[str, BeforeValidator(network)]

@@ -231,10 +231,8 @@ def _workers(
         given = checks.table(value, pools)
         for pool in pools:
             if (pool in given) != (pool in started):
-                wrong = (
-                    "is missing; each pool needs its workers" if pool in started else "polls at the relay; leave it out"
-                )
-                raise InvalidValue(wrong, f".{pool}")
+                missing = "is missing; each pool needs its workers"
+                raise InvalidValue(missing if pool in started else "polls at the relay; leave it out", f".{pool}")
         return {pool: checks.at(f".{pool}", partial(checks.read, WorkerSettings), given[pool]) for pool in started}
 
     found: dict[str, WorkerSettings] = _checked(values, "workers", check, default=None if started else {})
@@ -249,16 +247,12 @@ def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | No
     # The models of its nodes are for stacks that have some.
     from osrdyne_infra.relay import settings as relay_settings
 
-    found: relay_settings.RelayPlace = _checked(values, "relay", partial(checks.read, relay_settings.RelayPlace))
+    found: relay_settings.RelayPlace = _checked(values, "relay", partial(_of_pools, relay_settings.RelayPlace, pools))
     if relay_settings.NAMESPACE in pools:
         problem = (
             f"{relay_settings.NAMESPACE!r} is a pool, whose namespace the relay would have; name the pool otherwise"
         )
         raise ConfigurationError(f"{NAMESPACE}:pools", problem, EXAMPLES["pools"])
-    for number, pool in enumerate(found.pools):
-        if pool not in pools:
-            problem = f"{pool!r} is not a pool of this stack; its pools are {', '.join(pools)}"
-            raise ConfigurationError(f"{NAMESPACE}:relay.pools[{number}]", problem, EXAMPLES["relay"])
     if bool(found.certificate) != ("relay_key" in values):
         problem = "and osrdyne:relay_key, which is a secret, go together: give both or none"
         raise ConfigurationError(f"{NAMESPACE}:relay.certificate", problem, EXAMPLES["relay_key"])
@@ -275,11 +269,7 @@ def _pipeline(values: Mapping[str, str], pools: tuple[str, ...]) -> PipelinePlac
     if "pipeline" not in values:
         _check_none(values, keys, without="pipeline")
         return None
-    found: PipelinePlace = _checked(values, "pipeline", partial(checks.read, PipelinePlace))
-    for number, pool in enumerate(found.pools):
-        if pool not in pools:
-            problem = f"{pool!r} is not a pool of this stack; its pools are {', '.join(pools)}"
-            raise ConfigurationError(f"{NAMESPACE}:pipeline.pools[{number}]", problem, EXAMPLES["pipeline"])
+    found: PipelinePlace = _checked(values, "pipeline", partial(_of_pools, PipelinePlace, pools))
     for name, other in (keys, keys[::-1]):
         if name in values and not found.lake:
             problem = "is for a lake in an object store: give osrdyne:pipeline.lake, too"
@@ -392,6 +382,13 @@ def _names(pools: tuple[str, ...], given: object) -> tuple[str, ...]:
                 f"{entry!r} is not a pool of this stack; its pools are {', '.join(pools)}", f"[{number}]"
             )
     return tuple(given)
+
+
+def _of_pools(kind: type[Any], pools: tuple[str, ...], given: object) -> Any:
+    """Return a table of a kind, of pools of this stack."""
+    found = checks.read(kind, given)
+    checks.at(".pools", partial(_names, pools), [*found.pools])
+    return found
 
 
 def _rotations(pools: tuple[str, ...], given: object) -> dict[str, dict[str, str]]:

@@ -206,9 +206,13 @@ def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path:
     assert "no room" in log.read_text()
 
 
+@pytest.mark.parametrize("submitted", [False, True], ids=["session of ours", "spark-submit"])
 def test_spark_s_errors_become_one_line_without_a_traceback(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, submitted: bool
 ) -> None:
+    if submitted:
+        monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+
     @one_line_errors
     def command() -> None:
         with starting.spark("test", master=None, memory="1g"):
@@ -219,7 +223,8 @@ def test_spark_s_errors_become_one_line_without_a_traceback(
 
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert "--memory" in said
+    by = "--driver-memory or --executor-memory of spark-submit" if submitted else "--memory"
+    assert f"give more by {by};" in said
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from osrdyne_infra.checks import Filled, Image, InvalidValue, Quantity, choice, integer
+from osrdyne_infra.checks import DiskSize, Filled, Image, InvalidValue, choice, integer
 from osrdyne_infra.cluster.settings import Resources
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -32,7 +32,7 @@ class BrokerDeployment(StrictModel):
     admin: Annotated[str, BeforeValidator(plain)]
     image: Image
     #: Disk of each node.
-    storage: Quantity
+    storage: DiskSize
     storage_class: Filled = ""
     #: Nodes; several need the operator.
     replicas: Annotated[int, BeforeValidator(integer(1, 9))] = 1

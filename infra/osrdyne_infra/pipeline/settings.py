@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Filled, HttpAddress, Image, InvalidValue, Quantity
+from osrdyne_infra.checks import DiskSize, Filled, HttpAddress, Image, InvalidValue
 from osrdyne_infra.cluster.settings import PullPolicy, Resources
 from osrdyne_runtime.settings.model import StrictModel
 
@@ -51,7 +51,7 @@ class PipelinePlace(StrictModel):
     s3_endpoint: HttpAddress = ""
     s3_region: Filled = ""
     #: Of the volume of each pool: its tables and its page.
-    storage: Quantity = "10Gi"
+    storage: DiskSize = "10Gi"
     storage_class: Filled = ""
     pull_policy: PullPolicy = "IfNotPresent"
     resources: Resources = Field(

@@ -186,7 +186,8 @@ def _words(error: Exception) -> str:
     """Return what a person needs of Spark's error: its own words, without those of Java."""
     text = str(error)
     if "OutOfMemoryError" in text:
-        return f"Java ran out of memory: give more by --memory; {Log.hint()}"
+        by = "--driver-memory or --executor-memory of spark-submit" if "SPARK_ENV_LOADED" in os.environ else "--memory"
+        return f"Java ran out of memory: give more by {by}; {Log.hint()}"
     if found := re.search(r"osrdyne_pipeline\.errors\.\w+: (.+)", text):
         return found.group(1)
     match = re.search(r"(?:Caused by: )?[\w.]+(?:Exception|Error): ([^\n]+)", text)
