@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_amqp.errors import InvalidUri
-from osrdyne_protocol.errors import ProtocolError, SettingsError
 from osrdyne_runtime import addresses
 from osrdyne_runtime.settings import secrets
 
@@ -27,19 +26,8 @@ def from_file(path: str | Path) -> Callable[[], str]:
 
 def present(address: Address) -> str:
     """Return the present address. Raises InvalidUri, whose text does not contain the address."""
-    if isinstance(address, str):
-        return address
-    try:
-        if isinstance(found := address(), str):
-            return found
-    except SettingsError as error:
-        raise InvalidUri(f"the broker's address {error.problem}") from None
-    except OSError as error:
-        raise InvalidUri(f"the broker's address cannot be read: {error.strerror}: {error.filename}") from None
-    except ProtocolError as error:
-        raise InvalidUri(f"the broker's address cannot be read: {error}") from None
-    except Exception as error:  # noqa: BLE001 - whatever it is, it may hold the address
-        raise InvalidUri(f"the broker's address cannot be read ({type(error).__name__})") from None
+    if isinstance(found := addresses.given(address, "the broker's address", InvalidUri), str):
+        return found
     raise InvalidUri(f"the broker's address is {type(found).__name__}, not text")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
-from osrdyne_protocol.errors import OsrdyneError, SettingsError
 from osrdyne_runtime import addresses
 
 _LOOKS_LIKE = "it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS"
@@ -65,16 +64,7 @@ class Peer:
 
 def peers_of(given: Addresses) -> tuple[Peer, ...]:
     """Return the peers of one address or several. Raises InvalidPeer, also for none, and where they cannot be read."""
-    try:
-        found: Any = given() if callable(given) else given
-    except SettingsError as error:
-        raise InvalidPeer(f"the address of a peer {error.problem}") from None
-    except OSError as error:
-        raise InvalidPeer(f"the address of a peer cannot be read: {error.strerror}: {error.filename}") from None
-    except OsrdyneError as error:
-        raise InvalidPeer(f"the address of a peer cannot be read: {error}") from None
-    except Exception as error:  # noqa: BLE001 - of a function of the user's; its text may hold the address
-        raise InvalidPeer(f"the address of a peer cannot be read ({type(error).__name__})") from None
+    found = addresses.given(given, "the address of a peer", InvalidPeer)
     if isinstance(found, bytes) or not isinstance(found, Sequence):
         raise InvalidPeer(f"the address of a peer is {type(found).__name__}, neither text nor a sequence of texts")
     if not found:

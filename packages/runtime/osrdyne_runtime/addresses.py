@@ -1,4 +1,4 @@
-"""What is wrong in an address, said in one way for all that is addressed by a URI. Pure.
+"""What is wrong in an address, said in one way for all that is addressed by a URI. Pure, but for `given`.
 
 An address may hold a password, so no text quotes any of it.
 """
@@ -7,13 +7,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from osrdyne_protocol.errors import OsrdyneError, SettingsError
 from osrdyne_protocol.foreign_json import is_unicode
 
 #: Known parameters that an error lists.
 _FEW = 8
 _ENCODED = "in a user name or password write / : @ ? # % percent-encoded"
+
+
+def given(address: object, name: str, error: type[OsrdyneError]) -> Any:
+    """Return an address, or what a function returns as one. Raises `error`, whose text begins with `name`."""
+    try:
+        return address() if callable(address) else address
+    except SettingsError as wrong:
+        raise error(f"{name} {wrong.problem}") from None
+    except OSError as wrong:
+        raise error(f"{name} cannot be read: {wrong.strerror}: {wrong.filename}") from None
+    except OsrdyneError as wrong:
+        raise error(f"{name} cannot be read: {wrong}") from None
+    except Exception as wrong:  # noqa: BLE001 - of a function of the user's; its text may hold the address
+        raise error(f"{name} cannot be read ({type(wrong).__name__})") from None
 
 
 def problem(address: object, *schemes: str) -> str | None:
