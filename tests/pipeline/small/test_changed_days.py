@@ -70,6 +70,7 @@ def test_whatever_comes_and_goes_tables_are_those_that_are_made_from_nothing(
     chance = random.Random(seed)
     history = long_history(seed)
     chance.shuffle(history) if seed % 3 == 0 else history.sort(key=lambda event: event.time_ms)
+    known: list[Event] = []
     for number in range(5):
         share, history = history[: len(history) // (5 - number)], history[len(history) // (5 - number) :]
         # Late events, and copies of which some say something else
@@ -80,7 +81,8 @@ def test_whatever_comes_and_goes_tables_are_those_that_are_made_from_nothing(
         ]
         add(lake, f"batch-{number}", [*share, *late, *copies])
         if chance.random() < 0.5:
-            gone = frozenset(event.event_id for event in chance.sample(share, len(share[:3])))
+            known += share
+            gone = frozenset(event.event_id for event in chance.sample(known, len(known[:3])))
             forgetting.forget(lake, chance.choice((ForgetSelection(event_ids=gone), COPIES)))
 
         assert make(lake) == made_from_nothing(lake, tmp_path / "nothing")
@@ -104,28 +106,61 @@ def test_days_that_did_not_change_keep_their_files_and_the_changed_one_has_other
     assert {day for day in after if after[day] != before[day]} == {f"day={the_day(6)}"}
 
 
-def test_a_request_and_a_group_over_midnight_are_made_again_with_the_day_before(lake: Lake, tmp_path: Path) -> None:
+@pytest.mark.parametrize("started", [500, -500], ids=["started after", "started before"])
+def test_a_request_and_a_group_over_midnight_are_made_again_with_the_day_before(
+    started: int, lake: Lake, tmp_path: Path
+) -> None:
     # Given tables of a week, after which a cold request waits for its group when the day ends
     pool = Pool()
     tell = pool.key("SFO")
     tell("orphan-seen", 8 * DAY - 2000, "over")
+    tell("forwarded", 8 * DAY - 1500, "over")
     tell("group-started", 8 * DAY - 1000)
+    if started < 0:
+        tell("started", 8 * DAY + started, worker_id="w")
+    evening = len(pool.history)
     week = [event._replace(event_id=f"week-{event.event_id}") for event in calls(range(7))]
     add(lake, "evening", [*week, *pool.history])
     make(lake)
     # When the events of the next day come
-    tell("started", 8 * DAY + 500, worker_id="w")
+    if started > 0:
+        tell("started", 8 * DAY + started, worker_id="w")
     tell("request-received", 8 * DAY + 1000, "over", worker_id="w")
     tell("finished", 8 * DAY + 3000, "over", worker_id="w", outcome="ok")
     tell("group-stopped", 8 * DAY + 4000)
-    add(lake, "morning", pool.history[2:])
+    add(lake, "morning", pool.history[evening:])
     made = make(lake)
     # Then the request is one of the day before, and the group's time is in both days
     [over] = [row for row in made["requests"] if row[1] == "over"]
     assert (over[3], over[6], over[-1]) == (True, MONDAY + 8 * DAY + 3000, the_day(7))
+    # It waited for its group, and then in the queue
+    assert over[8:10] == (1500 + started, 1000 - started)
     hours = {row[-1]: row[1:4] for row in made["worker_hours"] if row[0] == "SFO"}
     assert hours == {the_day(7): (1000, 0, 1000), the_day(8): (4000, 2000, 2000)}
     assert made == made_from_nothing(lake, tmp_path / "nothing")
+
+
+def test_without_the_start_that_ended_a_life_that_life_goes_on(lake: Lake, tmp_path: Path) -> None:
+    pool = Pool()
+    tell = pool.key("SFO")
+    tell("group-started", DAY)
+    tell("group-started", 6 * DAY)
+    add(lake, "first", [*pool.history, *(event._replace(event_id=f"x-{event.event_id}") for event in calls(range(8)))])
+    assert [row[1] for row in make(lake)["lives"] if row[0] == "SFO"] == [MONDAY + DAY, MONDAY + 6 * DAY]
+    forgetting.forget(lake, ForgetSelection(event_ids=frozenset({pool.history[1].event_id})))
+    made = make(lake)
+    assert [row[1] for row in made["lives"] if row[0] == "SFO"] == [MONDAY + DAY]
+    assert made == made_from_nothing(lake, tmp_path / "nothing")
+
+
+def test_what_a_removed_file_held_is_not_in_the_tables_any_more(lake: Lake, tmp_path: Path) -> None:
+    add(lake, "first", calls(range(8)))
+    again = [event._replace(event_id=f"again-{event.event_id}", request_id="again") for event in calls([6])]
+    add(lake, "second", again)
+    before = make(lake)["requests"]
+    shutil.rmtree(lake.path("bronze") / "batch=second")
+    assert make(lake) == made_from_nothing(lake, tmp_path / "nothing")
+    assert len(read_small(lake)["requests"]) == len(before) - 1
 
 
 #: Contents of a note that no run writes.
