@@ -33,7 +33,7 @@ from osrdyne.state import start_failures
 from osrdyne.state.pool import PoolState
 from osrdyne.state.signs import Signs
 from osrdyne.state.tracker import Status
-from osrdyne.state.values import Phase, QueueState
+from osrdyne.state.values import Phase, QueueState, QueueTotals
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked, Returned
 from osrdyne_amqp.lanes import Lanes
@@ -373,6 +373,10 @@ def _suspects_together() -> list[Patch]:
     return [(suspects.Suspects, "_part", keep)]
 
 
+def _held_for_ever() -> list[Patch]:
+    return [(QueueTotals, "holds_the_same_as", lambda *_: False)]
+
+
 def _first_suspect_first() -> list[Patch]:
     return [(suspects, "order", lambda counts: list(range(len(counts))))]
 
@@ -408,6 +412,7 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a key whose events are lost counts as idle": _counts_ignored,
     "a session ends when no events arrive": _feed_ends_the_session,
     "a group that consumes nothing is left as it is": _unserved_left_alone,
+    "a request that a worker has for ever is left with it": _held_for_ever,
     "a group is given no time to consume": _unserved_at_once,
     "the budget of new keys is never spent": _budget_never_spent,
     "requests wait for workers that never start": _never_refused,

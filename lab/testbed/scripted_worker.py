@@ -72,7 +72,9 @@ def main() -> None:
 
     channel.basic_qos(prefetch_count=1)
     tell("started")
-    channel.basic_consume(queue, on_request)
+    # RabbitMQ 4.3 takes the timeout of a consumer in place of that of its queue.
+    timeout = os.environ.get("HOLDS_FOR_MS")
+    channel.basic_consume(queue, on_request, arguments={"x-consumer-timeout": int(timeout)} if timeout else None)
     channel.start_consuming()
     connection.close()
 

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
@@ -50,6 +52,20 @@ def test_a_worker_that_stops_and_stays_is_restarted_and_its_key_is_not_ready_mea
     until(lambda: state_of(daemon) == "ready", what="a key that is ready again")
     until(lambda: (daemon.key("42") or {})["last_error"] is None, what="no error")
     assert len(errors_of(daemon)) == 1
+
+
+@pytest.mark.both_versions
+@pytest.mark.full
+def test_a_request_that_the_broker_leaves_with_hung_workers_ends_in_poison_though_no_other_waits(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool(delivery_limit=1, consumer_timeout=2.0)
+    # 4.3 does so by chance, and by this variable; 4.0 looks a minute after the worker came
+    daemon = make_daemon(pool, worker=SCRIPTED, environment={"HOLDS_FOR_MS": "600000"}, limits={"start_grace": 3.0})
+    answer = make_client(pool).ask("42", b"hang", timeout=90)
+    assert answer.status == "delivery_limit"
+    assert len(errors_of(daemon)) == 2, daemon.log()
+    assert all(error.startswith("stuck: its workers have answered no request for ") for error in errors_of(daemon))
 
 
 def test_a_worker_that_the_daemon_does_not_run_is_shown_as_gone_and_not_replaced(

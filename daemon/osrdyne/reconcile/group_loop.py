@@ -163,20 +163,22 @@ class GroupLoop:
             return None
         grace = group_rules.consumer_grace(attempt, start_grace=self._limits.start_grace, patience=self._patience)
         activity = self._state.activity.get(key)
-        unserved = self._state.signs(key).unserved_reason(
+        reason = self._state.signs(key).unserved_reason(
             grace=grace, late=self._late, running_since=self._running_since.get(key, 0.0)
-        )
-        if group.state is GroupState.STARTING:
-            if unserved is not None and self._accepted.get(key, -1.0) >= self._listed_at:
-                self._listing.set()  # not listed since its start: only the engine knows whether it runs by now
-            return None
-        return unserved or group_rules.stuck_reason(
+        ) or group_rules.stuck_reason(
             ready_since=self._state.counts.ready_since.get(key),
+            held_since=self._state.counts.held_since.get(key),
             last_taken=activity.last_taken if activity else None,
             started_at=attempt.started_at,
             patience=self._patience,
             counted_at=self._state.counts.counted_at,
+            late=self._late,
         )
+        if group.state is not GroupState.STARTING:
+            return reason
+        if reason is not None and self._accepted.get(key, -1.0) >= self._listed_at:
+            self._listing.set()  # not listed since its start: only the engine knows whether it runs by now
+        return None
 
     def _give_turns(self) -> None:
         now, attempt = self._state.clock(), self._state.groups.attempt

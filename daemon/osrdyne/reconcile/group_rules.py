@@ -196,22 +196,26 @@ def consumer_grace(attempt: Attempt, *, start_grace: float, patience: float) -> 
 def stuck_reason(
     *,
     ready_since: float | None,
+    held_since: float | None,
     last_taken: float | None,
     started_at: float | None,
     patience: float,
     counted_at: float,
+    late: float,
 ) -> str | None:
     """Return why a running group counts as stuck, None when it does not. `counted_at`: when the queue was last counted.
 
     Only the time up to then counts. What the group took later is not known, for example after the daemon stood still.
 
-    A group is stuck when its queue has had ready messages for `patience` seconds (consumer timeout plus start
-    grace) and the group took none of them. RabbitMQ 4.3 cancels the consumer of a hung worker, which then gets
-    nothing more (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
+    A group is stuck when for `patience` seconds (consumer timeout plus start grace) its queue has had ready messages of
+    which the group took none: RabbitMQ 4.3 cancels the consumer of a hung worker, which then gets nothing more. It is
+    stuck, too, when for so long its workers have had the same messages and no other: some that are held for too long,
+    RabbitMQ 4.3 overlooks (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
+    Counts may be `late` by so many seconds.
     """
-    if ready_since is None:
-        return None
-    since = max(ready_since, last_taken or 0.0, started_at or 0.0)
-    if counted_at - since < patience:
-        return None
-    return f"stuck: requests are ready, and none was taken for {counted_at - since:.0f} s"
+    since = max(last_taken or 0.0, started_at or 0.0)
+    if ready_since is not None and (waited := counted_at - max(ready_since, since)) >= patience:
+        return f"stuck: requests are ready, and none was taken for {waited:.0f} s"
+    if held_since is not None and (held := counted_at - late - max(held_since, since)) >= patience:
+        return f"stuck: its workers have answered no request for {held:.0f} s, longer than pool.consumer_timeout"
+    return None

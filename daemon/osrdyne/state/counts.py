@@ -15,6 +15,8 @@ class Counts:
     #: Totals of request queues by key, and since when each had ready messages.
     totals: dict[str, QueueTotals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
+    #: By key: since when its workers have had the same requests, and no other.
+    held_since: dict[str, float] = field(default_factory=dict)
     #: Keys whose totals matter to the group loop.
     changes: Changes = field(default_factory=Changes)
     #: When the present `totals` and `depths` were requested; None before the first.
@@ -44,6 +46,7 @@ class Counts:
     def forget_waits(self) -> None:
         """Forget since when anything lasts: nothing shows that a group is stuck, or that it consumes nothing."""
         self.ready_since.clear()
+        self.held_since.clear()
         self.counted_since.clear()
 
     def note_failure(self, reason: str) -> None:
@@ -55,7 +58,7 @@ class Counts:
         """Take over counts. `at`: when they were requested. `now`: the present time."""
         before, self.totals = self.totals, totals
         self.depths, self.counted_at = depths, at
-        for times in (self.ready_since, self.counted_since, self.served_at):
+        for times in (self.ready_since, self.held_since, self.counted_since, self.served_at):
             for key in times.keys() - totals.keys():
                 del times[key]
         for key, found in totals.items():
@@ -65,7 +68,11 @@ class Counts:
                 self.ready_since.pop(key, None)
             if found.ready > 0:
                 self.ready_since.setdefault(key, now)
+            if not found.holds_the_same_as(before.get(key)):
+                self.held_since.pop(key, None)
+            if found.unacknowledged > 0:
+                self.held_since.setdefault(key, now)
             if found.consumers > 0:
                 self.served_at[key] = at
-            if found.ready > 0 or found.consumers == 0:
+            if found.ready > 0 or found.consumers == 0 or found.holds_the_same_as(before.get(key)):
                 self.changes.add(key)

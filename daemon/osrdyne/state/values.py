@@ -64,6 +64,14 @@ class QueueTotals:
         """Return whether the queue has delivered messages since these earlier counts."""
         return before is not None and self.delivered > before.delivered
 
+    def holds_the_same_as(self, before: QueueTotals | None) -> bool:
+        """Return whether workers hold the same messages as at these earlier counts.
+
+        False where the broker counts no deliveries: nothing shows it then.
+        """
+        same = before is not None and (self.unacknowledged, self.delivered) == (before.unacknowledged, before.delivered)
+        return same and self.unacknowledged > 0 and self.delivered > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

@@ -56,7 +56,7 @@ class Consumer:
 class UnsettledDelivery:
     """A delivery that is not settled yet."""
 
-    __slots__ = ("acquired_at", "consumer", "entry", "queue", "tag", "taken_back")
+    __slots__ = ("acquired_at", "consumer", "entry", "overlooked", "queue", "tag", "taken_back")
 
     def __init__(self, entry: Entry, queue: Queue, consumer: Consumer, tag: int, acquired_at: float) -> None:
         self.entry = entry
@@ -64,5 +64,7 @@ class UnsettledDelivery:
         self.consumer = consumer
         self.tag = tag
         self.acquired_at = acquired_at
+        #: however long it is held, the broker does not notice
+        self.overlooked = False
         #: it was held for too long, and is its queue's again; what its consumer says of it comes too late
         self.taken_back = False

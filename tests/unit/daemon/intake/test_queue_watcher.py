@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from osrdyne.base.changes import ChangeReader
 from osrdyne.broker.management_api import RequestQueue
 from osrdyne.errors import ManagementError
 from osrdyne.intake.queue_watcher import QueueWatcher
@@ -47,6 +48,35 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
         del broker.queues["42"]
         await asyncio.sleep(5.0)
         assert "42" not in state.counts.totals
+
+
+async def test_requests_that_workers_have_are_noted_with_the_time_since_when_they_have_them() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(unacknowledged=1, delivered=8, consumers=1)}), state_of()
+    with ChangeReader().following(state.counts.changes) as changed:
+        async with running(watcher(state, StandInManagement(broker)).run()):
+            await asyncio.sleep(12.0)
+            assert state.counts.held_since == {"42": pytest.approx(0.0, abs=0.1)}
+        assert await changed.take(0.0) == ["42"]
+    async with running(watcher(state, StandInManagement(broker)).run()):
+        await asyncio.sleep(7.0)
+        # Another request, and one fewer, begin the time again
+        for change in ({"delivered": 9}, {"unacknowledged": 3, "delivered": 11}, {"unacknowledged": 2}):
+            since = state.counts.held_since["42"]
+            vars(broker.queues["42"]).update(change)
+            await asyncio.sleep(5.0)
+            assert state.counts.held_since["42"] > since
+        broker.queues["42"].unacknowledged = 0
+        await asyncio.sleep(5.0)
+        assert state.counts.held_since == {}
+
+
+async def test_without_a_count_of_deliveries_nothing_shows_that_workers_have_the_same_requests() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(unacknowledged=1)}), state_of()
+    async with running(watcher(state, StandInManagement(broker)).run()):
+        await asyncio.sleep(7.0)
+        since = state.counts.held_since["42"]
+        await asyncio.sleep(5.0)
+        assert state.counts.held_since["42"] > since
 
 
 async def test_the_daemon_that_takes_requests_back_is_not_counted_as_a_worker() -> None:
@@ -201,14 +231,18 @@ async def test_other_consumers_are_named_once_they_are_there_for_longer_than_cou
 async def test_an_alarm_is_reported_in_one_line_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    state, management = state_of(), StandInManagement(StandInBroker({"42": BrokerQueue(ready=1)}))
+    state, management = (
+        state_of(),
+        StandInManagement(StandInBroker({"42": BrokerQueue(ready=1, unacknowledged=1, delivered=1)})),
+    )
     async with running(watcher(state, management).run()):
         await asyncio.sleep(11.0)
+        assert "42" in state.counts.held_since
         management.alarmed = "memory"
         await asyncio.sleep(20.0)
         assert alarm_of(state) == "memory"
         # A worker whose reply is held back is not stuck
-        assert state.counts.ready_since == {}
+        assert (state.counts.ready_since, state.counts.held_since) == ({}, {})
         management.alarmed = None
         await asyncio.sleep(20.0)
         assert alarm_of(state) is None

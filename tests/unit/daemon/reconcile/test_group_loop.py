@@ -35,12 +35,13 @@ LISTING_INTERVAL = 30.0
 class Loop:
     """A group loop on a stand-in engine."""
 
-    def __init__(self, limits: LimitSettings = LIMITS) -> None:
+    def __init__(self, limits: LimitSettings = LIMITS, *, listing_interval: float = LISTING_INTERVAL) -> None:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
         self.limits = limits
+        self.listing_interval = listing_interval
         self.loop = self.of_a_session()
 
     def of_a_session(self) -> GroupLoop:
@@ -52,7 +53,7 @@ class Loop:
             self.limits,
             patience=PATIENCE,
             late=LATE,
-            listing_interval=LISTING_INTERVAL,
+            listing_interval=self.listing_interval,
         )
 
     def exits(self, how: str) -> float:
@@ -653,6 +654,18 @@ async def test_a_stuck_group_is_restarted_when_its_patience_is_over() -> None:
             ready_for_ever(loop.state)
         assert PATIENCE <= now() < PATIENCE + 20.0
         await until(lambda: loop.driver.starts("42") == 2, within=5.0)
+
+
+async def test_a_group_that_was_not_listed_since_its_start_is_listed_when_its_patience_is_over() -> None:
+    loop = Loop(listing_interval=1e6)
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.driver.starts("42") == 1)
+        while ("stop", "42") not in loop.driver.calls:
+            assert now() < PATIENCE + 20.0
+            await asyncio.sleep(5.0)
+            ready_for_ever(loop.state)
+        assert now() >= PATIENCE
 
 
 async def test_a_group_that_takes_requests_is_not_stuck_however_many_wait() -> None:

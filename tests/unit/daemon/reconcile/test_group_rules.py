@@ -155,16 +155,41 @@ def test_the_grace_of_a_group_doubles_with_each_failure_up_to_its_patience() -> 
     assert graces == [120.0, 240.0, 480.0, 960.0, 1920.0, 1920.0]
 
 
-def test_a_group_is_stuck_when_nothing_was_taken_for_as_long_as_something_was_ready() -> None:
-    def reason(*, ready: float | None, taken: float | None, started: float | None) -> str | None:
-        return stuck_reason(ready_since=ready, last_taken=taken, started_at=started, patience=50.0, counted_at=100.0)
+def reason(
+    *,
+    ready: float | None = None,
+    held: float | None = None,
+    taken: float | None = None,
+    started: float | None = None,
+) -> str | None:
+    return stuck_reason(
+        ready_since=ready,
+        held_since=held,
+        last_taken=taken,
+        started_at=started,
+        patience=50.0,
+        counted_at=100.0,
+        late=7.0,
+    )
 
-    assert reason(ready=50.0, taken=None, started=None) is not None
+
+def test_a_group_is_stuck_when_nothing_was_taken_for_as_long_as_something_was_ready() -> None:
+    assert reason(ready=50.0) is not None
     assert reason(ready=50.0, taken=20.0, started=30.0) is not None
-    assert reason(ready=None, taken=None, started=None) is None
-    assert reason(ready=51.0, taken=None, started=None) is None
-    assert reason(ready=0.0, taken=51.0, started=None) is None
+    assert reason() is None
+    assert reason(ready=51.0) is None
+    assert reason(ready=0.0, taken=51.0) is None
     assert reason(ready=0.0, taken=0.0, started=51.0) is None
+
+
+def test_a_group_is_stuck_when_its_workers_have_the_same_requests_for_too_long_by_counts_that_may_be_late() -> None:
+    assert (
+        reason(held=43.0) == "stuck: its workers have answered no request for 50 s, longer than pool.consumer_timeout"
+    )
+    assert reason(held=0.0, taken=43.0, started=30.0) is not None
+    assert reason(held=44.0) is None
+    assert reason(held=0.0, taken=44.0) is None
+    assert reason(held=0.0, started=44.0) is None
 
 
 groups = st.none() | st.builds(
