@@ -127,7 +127,7 @@ def quantity(value: object) -> str:
 def disk(value: object) -> str:
     """Return the size of a disk. Kubernetes refuses 0; with it, RabbitMQ's operator keeps its data in the pod."""
     if not any(digit in "123456789" for digit in re.split("[eE]", quantity(value))[0]):
-        raise InvalidValue(f"{value!r} is no disk; give its size, such as 10Gi")
+        raise InvalidValue(f"{value!r} is not the size of a disk; give one such as 10Gi")
     return str(value)
 
 

@@ -56,7 +56,7 @@ def test_a_worker_that_stops_and_stays_is_restarted_and_its_key_is_not_ready_mea
 
 @pytest.mark.both_versions
 @pytest.mark.full
-def test_a_request_that_the_broker_leaves_with_hung_workers_ends_in_poison_though_no_other_waits(
+def test_a_request_that_the_broker_leaves_with_hung_workers_ends_in_poison(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool(delivery_limit=1, consumer_timeout=2.0)

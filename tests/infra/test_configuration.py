@@ -311,8 +311,16 @@ WRONG_BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "is even",
     ),
     ({"broker_deployment": {**DEPLOYMENT, "storage": "much"}}, "osrdyne:broker_deployment.storage", "is not an amount"),
-    ({"broker_deployment": {**DEPLOYMENT, "storage": 0}}, "osrdyne:broker_deployment.storage", "is no disk"),
-    ({"broker_deployment": {**DEPLOYMENT, "storage": "0.0Gi"}}, "osrdyne:broker_deployment.storage", "is no disk"),
+    (
+        {"broker_deployment": {**DEPLOYMENT, "storage": 0}},
+        "osrdyne:broker_deployment.storage",
+        "is not the size of a disk",
+    ),
+    (
+        {"broker_deployment": {**DEPLOYMENT, "storage": "0.0Gi"}},
+        "osrdyne:broker_deployment.storage",
+        "is not the size of a disk",
+    ),
     ({"admin_password": "hidden word"}, "osrdyne:admin_password", "letters, digits"),
     ({"kubernetes": None}, "osrdyne:kubernetes", "is missing"),
     ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, identifier"),

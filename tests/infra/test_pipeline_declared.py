@@ -170,7 +170,7 @@ def test_keys_of_a_bucket_that_do_not_fit_are_named(
         ({"memory": "much"}, "pipeline.memory", "512m or 2g"),
         ({"time_limit": 5}, "pipeline.time_limit", "60 or more"),
         ({"storage": "big"}, "pipeline.storage", "is not an amount"),
-        ({"storage": "0Gi"}, "pipeline.storage", "is no disk"),
+        ({"storage": "0Gi"}, "pipeline.storage", "is not the size of a disk"),
         ({"every": "day"}, "pipeline.every", "known are"),
         ({"lake": "/mnt/lake"}, "pipeline.lake", "give s3://BUCKET/PREFIX, or none for a volume"),
         ({"s3_region": "eu-1"}, "pipeline.s3_region", "give `lake`, too"),

@@ -182,7 +182,7 @@ def test_a_group_is_stuck_when_nothing_was_taken_for_as_long_as_something_was_re
     assert reason(ready=0.0, taken=0.0, started=51.0) is None
 
 
-def test_a_group_is_stuck_when_its_workers_have_the_same_requests_for_too_long_by_counts_that_may_be_late() -> None:
+def test_a_group_is_stuck_when_its_workers_have_the_same_requests_for_too_long() -> None:
     assert (
         reason(held=43.0) == "stuck: its workers have answered no request for 50 s, longer than pool.consumer_timeout"
     )
