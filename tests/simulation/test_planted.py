@@ -22,6 +22,7 @@ _SEEN_BY = {
     "activity of an unknown key wakes it": 5,
     "one group's failure ends the session": 11,
     "a group that consumes nothing is left as it is": 45,
+    "a request that a worker has for ever is left with it": 5078,
     "the budget of new keys is never spent": 40,
     "requests wait for workers that never start": 38,
     "what waits for workers that never start is left in its queue": 59,
