@@ -17,9 +17,8 @@ from simulation.scenario import Kind
 from simulation.workers import DIED_AT_WORK
 from simulation.world import FOREIGN_QUEUE, INVENTORY, LIMITS, NAMES, NEW_KEY_INTERVAL_SECONDS, Outcome
 
-#: Seconds without a delivery after which a group may count as stuck: much longer than any work takes. Seconds without a
-#: consumer after which it may count as unserved.
-_STUCK_SECONDS, _UNSERVED_SECONDS = 20.0, LIMITS["start_grace"]
+#: Seconds without a consumer after which a group may count as unserved.
+_UNSERVED_SECONDS = LIMITS["start_grace"]
 #: How late the daemon may learn that a queue is empty, in seconds.
 _STATISTICS_SECONDS = 15.0
 #: How old the counts may be by which the daemon acts, in seconds: the interval of its listing, and how late the broker
@@ -313,7 +312,8 @@ class DaemonChecks(Checks):
             return
         since = event.at - self._taken_at.get(queue, 0.0)
         waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS_SECONDS
-        if waited and since >= _STUCK_SECONDS:
+        # So long a worker may hold a request: a group that took none meanwhile may count as stuck.
+        if waited and since >= self._scenario.pool.consumer_timeout:
             return
         if bound or ready or unacknowledged:
             what = f"{ready} ready, {unacknowledged} unacknowledged, {'bound' if bound else 'not bound'}"

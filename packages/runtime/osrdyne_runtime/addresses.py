@@ -25,7 +25,9 @@ def given(address: object, name: str, error: type[OsrdyneError]) -> Any:
     except SettingsError as wrong:
         raise error(f"{name} {wrong.problem}") from None
     except OSError as wrong:
-        raise error(f"{name} cannot be read: {wrong.strerror}: {wrong.filename}") from None
+        # Of an address that was taken for a file, the file's name is the address.
+        where = f": {wrong.filename}" if wrong.filename and "@" not in str(wrong.filename) else ""
+        raise error(f"{name} cannot be read: {wrong.strerror or type(wrong).__name__}{where}") from None
     except OsrdyneError as wrong:
         raise error(f"{name} cannot be read: {wrong}") from None
     except Exception as wrong:  # noqa: BLE001 - of a function of the user's; its text may hold the address

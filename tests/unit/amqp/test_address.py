@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from osrdyne_amqp.address import present
 from osrdyne_amqp.errors import InvalidUri
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker.session import present_address
@@ -38,3 +40,22 @@ def test_an_address_in_a_file_alone_that_cannot_be_read_is_reported_with_the_fil
 
     with pytest.raises(InvalidUri, match=r"cannot be read: No such file or directory: .*absent"):
         present_address(alone)
+
+
+def refused() -> str:
+    raise ConnectionRefusedError("of a vault")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda: Path("amqp://user:secret@host").read_text(), "cannot be read: No such file or directory"),
+        (refused, "cannot be read: ConnectionRefusedError"),
+    ],
+)
+def test_what_a_function_for_an_address_fails_with_is_said_without_the_address(
+    given: Callable[[], str], said: str
+) -> None:
+    with pytest.raises(InvalidUri) as raised:
+        present(given)
+    assert str(raised.value) == f"the broker's address {said}"
