@@ -132,5 +132,6 @@ async def test_a_mistake_in_the_reader_of_frames_is_seen(mistake: str, monkeypat
     place, name, wrong = MISTAKES[mistake]
     monkeypatch.setattr(place, name, wrong)
 
+    # Of frames that another seed draws, none may have a header of the length in which a mistake shows.
     with pytest.raises(AssertionError):
-        await see(drawn(handed_on(), FIRST, COUNT))
+        await see(drawn(handed_on(), 1, COUNT))
