@@ -52,10 +52,10 @@ class Door:
             waiting[1].cancel()
 
     async def emptied(self, within: float) -> None:
-        """Wait until no connection waits, for so many seconds at most."""
+        """Wait until no connection is open, for so many seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                while self._waiting:  # noqa: ASYNC110 - once in a life
+                while self.connections:  # noqa: ASYNC110 - once in a life
                     await asyncio.sleep(0.02)
 
     def close(self) -> None:

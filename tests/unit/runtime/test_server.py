@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
 from aiohttp import web
@@ -62,6 +62,35 @@ async def test_a_client_that_is_known_keeps_its_connection() -> None:
     async with serving() as port:
         two = "GET /alive HTTP/1.1\nHost: x\nKnown: yes\n\n" * 2 + "GET /alive HTTP/1.1\nHost: x\n\n"
         assert (await ask(port, two)).count("HTTP/1.1 200 ") == 3
+
+
+async def test_a_client_that_is_connected_at_the_end_gets_one_more_answer() -> None:
+    server_context = serving()
+    port = await server_context.__aenter__()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    request = b"GET /alive HTTP/1.1\r\nHost: x\r\nKnown: yes\r\n\r\n"
+    with closing(writer):
+        writer.write(request)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_SECONDS)
+        ending = asyncio.create_task(server_context.__aexit__(None, None, None))
+        await refused(port)
+        writer.write(request)
+        said = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
+    await ending
+    assert b"HTTP/1.1 200 " in said
+    assert b"\r\nConnection: close\r\n" in said
+
+
+async def refused(port: int) -> None:
+    """Wait until the server takes no more connections."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:

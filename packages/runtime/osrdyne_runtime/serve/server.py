@@ -26,7 +26,7 @@ log = log_lines.logger(__name__)
 
 #: Seconds for which a connection may be idle, for the rest of a body that was refused, and for handlers at the end.
 _IDLE_SECONDS, _LINGER_SECONDS, _LAST_SECONDS = 75.0, 2.0, 5.0
-#: Seconds at the end for connections whose first request has not come whole.
+#: Seconds at the end in which connections get an answer to one more request.
 _UNANSWERED_SECONDS = 1.0
 
 
@@ -50,8 +50,8 @@ async def served(
 ) -> AsyncIterator[None]:
     """Serve on sockets that listen while the context is open; they are closed at its end.
 
-    Then, a request under way may go on for 5 seconds, and is cancelled after 5 more. `options` are those of aiohttp's
-    RequestHandler.
+    Then, connections that are open get an answer to one more request, for 1 second. A request under way may go on for 5
+    seconds, and is cancelled after 5 more. `options` are those of aiohttp's RequestHandler.
     """
     runner = web.AppRunner(
         app,
@@ -63,15 +63,19 @@ async def served(
         auto_decompress=False,
         **options,
     )
+    ends = asyncio.Event()
     try:
         await runner.setup()
         assert runner.server is not None
-        runner.server.request_handler = _of_text(runner.server.request_handler)
+        runner.server.request_handler = _answering(runner.server.request_handler, ends)
         loop, protocols = asyncio.get_running_loop(), door.around(runner.server)
         servers = [await loop.create_server(protocols, sock=listener, backlog=BACKLOG) for listener in listeners]
         try:
             yield
-            await asyncio.sleep(0)  # the loop takes the connections that the system has accepted
+            ends.set()
+            # The loop takes the connections that the system has accepted: it accepts, and begins each a step later.
+            for _ in range(3):
+                await asyncio.sleep(0)
             for server in servers:
                 server.close()
             # Without an answer, a client cannot know whether its request ran.
@@ -134,12 +138,18 @@ async def body_of(request: web.Request, within: float) -> bytes:
         raise web.HTTPRequestTimeout from None
 
 
-def _of_text(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> Any:
-    """Return a handler that refuses headers that are not text: aiohttp quotes some, and cannot encode them."""
+def _answering(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], ends: asyncio.Event) -> Any:
+    """Return a handler that refuses headers that are not text: aiohttp quotes some, and cannot encode them.
+
+    Once the server ends, each connection ends with its answer.
+    """
 
     async def answered(request: web.BaseRequest) -> web.StreamResponse:
         if not is_unicode("".join(request.headers.values())):
             raise web.HTTPBadRequest(text="a header is not UTF-8 text\n", headers=HEADERS)
-        return await handler(request)
+        answer = await handler(request)
+        if ends.is_set():
+            answer.force_close()
+        return answer
 
     return answered
