@@ -284,6 +284,10 @@ def _unserved_left_alone() -> list[Patch]:
     return [(Signs, "unserved_reason", lambda *_, **__: None)]
 
 
+def _held_for_ever() -> list[Patch]:
+    return [(QueueTotals, "holds_the_same_as", lambda *_: False)]
+
+
 def _unserved_at_once() -> list[Patch]:
     return [(group_rules, "consumer_grace", lambda *_, **__: 0.0)]
 
@@ -371,10 +375,6 @@ def _suspects_together() -> list[Patch]:
         self._takes = False
 
     return [(suspects.Suspects, "_part", keep)]
-
-
-def _held_for_ever() -> list[Patch]:
-    return [(QueueTotals, "holds_the_same_as", lambda *_: False)]
 
 
 def _first_suspect_first() -> list[Patch]:
