@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import java
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import session
+from osrdyne_pipeline.small.engine import SmallEngine
 from testbed.broker import Broker
 from testbed.pool import Pool
 from testbed.spark_cluster import FEW_ROWS
@@ -63,6 +64,13 @@ def spark() -> Iterator[SparkSession]:
         if (process := getattr(gateway, "proc", None)) is not None:
             process.stdin.close()
             process.wait(60)
+
+
+@pytest.fixture
+def engine() -> Iterator[SmallEngine]:
+    """A DuckDB of the test's own."""
+    with SmallEngine.open("1g") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -37,4 +37,4 @@ def test_each_measurement_of_the_pipeline_returns_rows_and_finds_the_same_tables
     said = json.loads(done.stdout)
     assert said["failed"] == []
     peers = {row["peer_name"] for row in said["rows"] if row["ratio"]}
-    assert peers == {"bare pika consumer", "row-by-row source", "DuckDB", "plain Python"}
+    assert peers == {"bare pika consumer", "row-by-row source", "engine DuckDB", "DuckDB's SQL alone", "plain Python"}

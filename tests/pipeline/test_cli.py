@@ -44,7 +44,7 @@ def ingested(lake: Path) -> dict[str, Any]:
     return said
 
 
-def test_events_are_taken_in_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_events_are_taken_in_once(tmp_path: Path) -> None:
     write(tmp_path / "events.jsonl")
 
     first, again = ingested(tmp_path), ingested(tmp_path)
@@ -146,13 +146,13 @@ def test_options_that_do_not_go_together_are_one_line(words: tuple[str, ...], sa
     assert said in complaint(run(*words, "--pool", "core"))
 
 
-def test_files_that_are_not_there_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     result = run("ingest", tmp_path / "absent.jsonl", "--pool", "core", "--lake", tmp_path)
 
     assert "absent.jsonl: there is no such file" in complaint(result)
 
 
-def test_without_a_broker_address_it_says_how_to_give_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_a_broker_address_it_says_how_to_give_one(tmp_path: Path) -> None:
     result = run("ingest", "--pool", "core", "--lake", tmp_path)
 
     assert "OSRDYNE_EVENTS_URI" in complaint(result)
@@ -169,14 +169,13 @@ def test_without_a_broker_address_it_says_how_to_give_one(spark: SparkSession, t
 )
 def test_no_java_or_one_too_old_is_reported_with_what_to_install(script: str | None, said: str, tmp_path: Path) -> None:
     write(tmp_path / "events.jsonl")
+    ingested(tmp_path)
     (tmp_path / "bin").mkdir()
     if script is not None:
         (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "bin/java").chmod(0o755)
 
-    done = separately(
-        "ingest", tmp_path / "events.jsonl", "--engine", "spark", "--lake", tmp_path, JAVA_HOME=str(tmp_path)
-    )
+    done = separately("tables", "--engine", "spark", "--lake", tmp_path, JAVA_HOME=str(tmp_path))
 
     assert done.returncode == 2
     assert done.stdout == ""
@@ -192,9 +191,10 @@ def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path:
     (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{version}\necho 'no room' >&2; exit 1\n")
     (tmp_path / "bin/java").chmod(0o755)
     write(tmp_path / "events.jsonl")
+    ingested(tmp_path)
 
     done = separately(
-        *("ingest", tmp_path / "events.jsonl", "--engine", "spark", "--lake", tmp_path),
+        *("tables", "--engine", "spark", "--lake", tmp_path),
         JAVA_HOME=str(tmp_path),
         TMPDIR=str(tmp_path),
     )

@@ -1,8 +1,8 @@
 """Batches that ingest has committed: `bronze/batch=NAME`, and beside it `rejects/batch=NAME` where there are any.
 
-Rows are written once, good and bad together, by day: what has no day is a reject. The folder then takes its place in
-`bronze` by a rename, with a note of what it holds; the rejects are in theirs before. So a batch is there whole or not
-at all, and doing it again gives the same name. The files of bronze also hold the columns `reason` and `raw`, empty.
+Events are written aside, a folder a day. The batch's folder then takes its place in `bronze` by a rename, with a note
+of what it holds; the rejects are in theirs before. So a batch is there whole or not at all, and doing it again gives
+the same name. Files of bronze that former versions wrote also hold the columns `reason` and `raw`, empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: A batch's note of itself.
 NOTE = "_batch.json"
-#: Where batches are written, each process in a folder of its own: a killed one's Spark may still write for a moment.
+#: Where batches are written, each process in a folder of its own.
 STAGING = "_staging"
 _RUN = secrets.token_hex(4)
 

@@ -7,9 +7,8 @@ only record of what was read: a job that starts again removes what was not commi
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,26 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 from osrdyne_pipeline import batches, places
 from osrdyne_pipeline.batches import Batch, Mark
-from osrdyne_pipeline.errors import BrokerAway, EventsLost, SourceError, StreamChanged
+from osrdyne_pipeline.errors import BrokerAway, EventsLost, StreamChanged
 from osrdyne_pipeline.judging import ALLOWANCE_MS
-from osrdyne_pipeline.lake import Lake, in_folder
+from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small import intake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import address, files, stream
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_pipeline.source.files import EventFile
-from osrdyne_pipeline.source.options import ERROR
+from osrdyne_pipeline.source.options import ERROR, SourceOptions
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.console.imports import extra
 from osrdyne_runtime.outages import OutageLog
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from osrdyne_pipeline.store.opening import AnyLake
-
-    Engine = SparkSession | SmallEngine
 
 log = log_lines.logger(__name__)
 
@@ -84,7 +79,7 @@ def _nothing(_so_far: IngestProgress) -> None:
 
 
 def ingest_stream(
-    engine: Engine,
+    engine: SmallEngine,
     lake: AnyLake,
     *,
     uri_file: str | None = None,
@@ -127,7 +122,7 @@ def ingest_stream(
 class _StreamJob:
     """One run over one stream."""
 
-    def __init__(self, engine: Engine, lake: AnyLake, uri_file: str | None, rules: IngestRules) -> None:
+    def __init__(self, engine: SmallEngine, lake: AnyLake, uri_file: str | None, rules: IngestRules) -> None:
         self._engine = engine
         self._lake = lake
         self._uri_file = uri_file
@@ -185,10 +180,14 @@ class _StreamJob:
 
     def _commit(self, start: int, end: int) -> tuple[Batch, dict[str, int]]:
         source = self._stream if self._generation == 1 else f"{self._stream}#{self._generation}"
-        options = {"stream": self._stream, "sourceName": source, "onGap": self._rules.on_gap}
-        options |= {"startingOffset": str(start), "endingOffset": str(end)}
-        if self._uri_file is not None:
-            options["uri_file"] = self._uri_file
+        options = SourceOptions(
+            stream=self._stream,
+            source=source,
+            uri_file=self._uri_file,
+            start=start,
+            end=end,
+            on_gap=self._rules.on_gap,
+        )
         batch = Batch(
             name=f"{self._stream}-{self._generation:04d}-{start:020d}-{end:020d}",
             stream=self._stream,
@@ -204,7 +203,7 @@ class _StreamJob:
 
 
 def ingest_files(
-    engine: Engine,
+    engine: SmallEngine,
     lake: AnyLake,
     paths: Sequence[str | Path],
     *,
@@ -213,8 +212,8 @@ def ingest_files(
 ) -> IngestProgress:
     """Read files, and those in folders, that were not read before: a file is known by its content.
 
-    A path may also be an address of an object store, where DuckDB is the engine. Raises `LakeBusy`, `LakeError` where a
-    store cannot be used, and `SourceError` where a path is absent.
+    A path may also be an address of an object store. Raises `LakeBusy`, `LakeError` where a store cannot be used, and
+    `SourceError` where a path is absent.
     """
     rules = rules or IngestRules()
     so_far = IngestProgress()
@@ -222,7 +221,7 @@ def ingest_files(
         batches.clean(lake)
         known = {digest for batch in batches.committed(lake) for digest in batch.files}
         new: list[EventFile] = []
-        for file in _found([str(path) for path in paths], engine):
+        for file in _found([str(path) for path in paths]):
             if file.digest in known:
                 so_far.known_files += 1
             else:
@@ -239,13 +238,11 @@ def ingest_files(
     return so_far
 
 
-def _found(paths: Sequence[str], engine: Engine) -> Iterator[EventFile]:
+def _found(paths: Sequence[str]) -> Iterator[EventFile]:
     """Give the files that paths and addresses name."""
     addresses = [path for path in paths if places.store(path) is not None]
     for file in files.find([path for path in paths if path not in addresses]):
         yield EventFile(str(file), file.stat().st_size, batches.digest(file))
-    if addresses and not isinstance(engine, SmallEngine):
-        raise SourceError(f"{addresses[0]}: files in an object store are read by DuckDB: give --engine duckdb")
     for place in addresses:
         with extra("osrdyne-pipeline[s3]"):
             from osrdyne_pipeline.store import sources
@@ -253,17 +250,17 @@ def _found(paths: Sequence[str], engine: Engine) -> Iterator[EventFile]:
 
 
 @contextmanager
-def _local_files(group: Sequence[EventFile]) -> Iterator[dict[str, str]]:
+def _local_files(group: Sequence[EventFile]) -> Iterator[SourceOptions]:
     """Give options that name files of this machine; copies of those in an object store are there within the block."""
     stored = [file for file in group if places.store(file.name) is not None]
     paths = [file.name for file in group if file not in stored]
     if not stored:
-        yield {"files": json.dumps(paths)}
+        yield SourceOptions(paths=tuple(paths))
         return
     from osrdyne_pipeline.store import sources
 
     with sources.fetched(stored) as copies:
-        yield {"files": json.dumps([*paths, *copies]), "names": json.dumps(copies)}
+        yield SourceOptions(paths=(*paths, *copies), names=copies)
 
 
 def _groups(new: Sequence[EventFile]) -> list[list[EventFile]]:
@@ -280,19 +277,13 @@ def _groups(new: Sequence[EventFile]) -> list[list[EventFile]]:
 
 
 def _write(
-    engine: Engine, lake: AnyLake, options: Mapping[str, str], batch: Batch, rules: IngestRules
+    engine: SmallEngine, lake: AnyLake, options: SourceOptions, batch: Batch, rules: IngestRules
 ) -> tuple[Batch, dict[str, int]]:
     """Read what the options name, judge it, write it and commit it."""
     latest_ms = time.time_ns() // 1_000_000 + rules.allowance_ms
-    if isinstance(engine, SmallEngine) and not isinstance(lake, Lake):
+    if not isinstance(lake, Lake):
         return intake.append_batch(engine, lake, batch, options, latest_ms)
-    lake = in_folder(lake)
-    if isinstance(engine, SmallEngine):
-        events, reasons = intake.write_batch(engine, lake, batch, options, latest_ms)
-    else:
-        from osrdyne_pipeline.spark import intake as spark_intake  # only where there is a Spark
-
-        events, reasons = spark_intake.write_batch(engine, lake, batch, options, latest_ms)
+    events, reasons = intake.write_batch(engine, lake, batch, options, latest_ms)
     return batches.commit(lake, batch.counted(events, sum(reasons.values()))), reasons
 
 

@@ -1,15 +1,9 @@
-"""Which rows are events of ours, and why others are not: RAW in, rows with a verdict out. Pure, and for each engine."""
+"""Which rows are events of ours, and why others are not: RAW in, rows with a verdict out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from osrdyne_pipeline.schemas import BRONZE, REJECTS
 from osrdyne_protocol import events
 from osrdyne_protocol.keys import SHORT_STRING_BYTES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Milliseconds by which an event may be later than now: clocks differ.
 ALLOWANCE_MS = 300_000
@@ -38,11 +32,11 @@ REASONS = {
 }
 
 
-def judging(now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> str:
-    """Return the query that judges the rows of `{raw}`, in SQL that Spark and DuckDB both understand.
+def judging(latest_ms: int) -> str:
+    """Return the query that judges the rows of `{raw}`.
 
-    It gives rows of RAW with their `reason`, null for a good event, and what BRONZE has beyond them. `now_ms` is when
-    the rows were read, in milliseconds since the epoch. The `day` of a reject is null.
+    It gives rows of RAW with their `reason`, null for a good event, and what BRONZE has beyond them. No event is later
+    than `latest_ms`, in milliseconds since the epoch. The `day` of a reject is null.
     """
     known, reasons = (", ".join(f"'{word}'" for word in sorted(words)) for words in (KNOWN, REASONS))
     day_ms = 86_400_000
@@ -57,7 +51,7 @@ def judging(now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> str:
                     then 'invalid_key'
                 when time_ms is null then 'no_time'
                 when time_ms < {EARLIEST_MS} then 'implausible_time'
-                when time_ms > {now_ms + allowance_ms} then 'clock_skew'
+                when time_ms > {latest_ms} then 'clock_skew'
                 when duration_ms < 0 then 'negative_duration'
                 end as reason
             from {{raw}} as given
@@ -71,18 +65,3 @@ def judging(now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> str:
             reason, raw
         from judged
     """
-
-
-def judge(raw: DataFrame, *, now_ms: int, allowance_ms: int = ALLOWANCE_MS) -> DataFrame:
-    """Return what `judging` makes of RAW, in Spark."""
-    return raw.sparkSession.sql(judging(now_ms, allowance_ms), raw=raw)
-
-
-def accepted(judged: DataFrame) -> DataFrame:
-    """Return the rows of BRONZE."""
-    return judged.where("reason is null").select(*BRONZE.names)
-
-
-def rejected(judged: DataFrame) -> DataFrame:
-    """Return the rows of REJECTS."""
-    return judged.where("reason is not null").select(*REJECTS.names)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pika
+import pyarrow.parquet as pq
 import pytest
 
+from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_pipeline.source.stream import UnreadMessage
@@ -30,6 +32,15 @@ def offsets_of(found: Iterable[list[StreamMessage] | UnreadMessage]) -> tuple[li
     listed = list(found)
     good = [message.offset for part in listed if not isinstance(part, UnreadMessage) for message in part]
     return good, [part.offset for part in listed if isinstance(part, UnreadMessage)]
+
+
+def rows_of(lake: Lake, name: str) -> list[dict[str, Any]]:
+    """The rows of a table, as its files have them."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(lake.path(name).rglob("*.parquet")):
+        with path.open("rb") as file:
+            found += pq.ParquetFile(file).read().to_pylist()
+    return found
 
 
 @dataclass

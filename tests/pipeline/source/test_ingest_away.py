@@ -8,13 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 
 from osrdyne_pipeline import ingest
 from osrdyne_pipeline.errors import BrokerAway, SourceError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import consumer, stream
-from osrdyne_pipeline.spark import intake
 from tests.unit.runtime.away_at_start import AFTER_SECONDS, AWAY_SECONDS, PLACE, assert_three_kinds_of_lines
 
 ADDRESS = f"amqp://monitor:secret@{PLACE}/v"
@@ -39,7 +37,7 @@ class Stop:
 
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
-    """Follow without Spark: the stream is empty where there is one."""
+    """Follow a stream that is empty, where there is one."""
     made, bounds = Stop(), stream.bounds
 
     def late(uri: str, name: str) -> stream.Bounds | None:
@@ -53,8 +51,8 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
 def run(lake: Lake, stop: Any, directory: Path, *, address: str = ADDRESS, follow: bool = True) -> None:
     file = directory / "uri"
     file.write_text(address)
-    no_spark: Any = None
-    ingest.ingest_stream(no_spark, lake, uri_file=str(file), follow=follow, stop=stop)
+    no_engine: Any = None
+    ingest.ingest_stream(no_engine, lake, uri_file=str(file), follow=follow, stop=stop)
 
 
 def test_a_run_that_follows_waits_for_its_broker_and_says_the_three_lines_of_an_outage(
@@ -84,11 +82,3 @@ def test_a_broker_that_takes_a_connection_and_says_nothing_is_away(
 def test_an_address_that_cannot_be_read_ends_a_run_that_follows(lake: Lake, stop: Stop, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="amqp://user:password@host"):
         run(lake, stop, tmp_path, address="broker")
-
-
-@pytest.mark.parametrize("kind", [BrokerAway, SourceError])
-def test_what_a_reader_on_an_executor_raised_is_known_again(kind: type[SourceError]) -> None:
-    text = f"Job aborted\n  File datasource.py\nosrdyne_pipeline.errors.{kind.__name__}: the stream x: it says why\n"
-    found = intake._source_error(PySparkException(text))
-
-    assert (type(found), str(found)) == (kind, "the stream x: it says why")

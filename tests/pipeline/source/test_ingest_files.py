@@ -7,17 +7,15 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from pyspark.sql import SparkSession
-
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.batches import Batch
 from osrdyne_pipeline.ingest import ingest_files
-from osrdyne_pipeline.judging import judge
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.source import datasource
-from osrdyne_pipeline.spark.intake import write_judged
-from tests.pipeline.source.conftest import FIRST_MS
+from osrdyne_pipeline.schemas import BRONZE
+from osrdyne_pipeline.small import intake
+from osrdyne_pipeline.small.engine import SmallEngine
+from osrdyne_pipeline.source.options import SourceOptions
+from tests.pipeline.source.conftest import FIRST_MS, rows_of
 
 Lines = Callable[..., Path]
 
@@ -26,16 +24,16 @@ def line(number: int, event: str = "alive") -> str:
     return f'{{"key":"k","event":"{event}","event_id":"id-{number}","time_ms":{FIRST_MS + number * 50_000_000}}}'
 
 
-def ids(spark: SparkSession, lake: Lake) -> list[str]:
-    return sorted(row["event_id"] for row in lake.read(spark, "bronze").collect())
+def ids(lake: Lake) -> list[str]:
+    return sorted(row["event_id"] for row in rows_of(lake, "bronze"))
 
 
-def reasons(spark: SparkSession, lake: Lake) -> list[str]:
-    return sorted(row["reason"] for row in lake.read(spark, "rejects").collect())
+def reasons(lake: Lake) -> list[str]:
+    return sorted(row["reason"] for row in rows_of(lake, "rejects"))
 
 
 def test_files_are_taken_in_once_and_what_is_broken_is_counted(
-    spark: SparkSession, lake: Lake, make_lines: Lines, tmp_path: Path
+    engine: SmallEngine, lake: Lake, make_lines: Lines, tmp_path: Path
 ) -> None:
     make_lines("a.jsonl", line(1), line(2, "exploded"), line(3))
     # A name of two lines and of bytes, and what would end the reading of all files.
@@ -43,53 +41,51 @@ def test_files_are_taken_in_once_and_what_is_broken_is_counted(
     make_lines("deep.jsonl", '{"key":' + "[" * 1000 + "]" * 1000 + "}", "rubbish")
     (tmp_path / "files/c.parquet").write_bytes(b"PAR1 and no more")
 
-    first = ingest_files(spark, lake, [tmp_path / "files"])
+    first = ingest_files(engine, lake, [tmp_path / "files"])
     assert (first.events, first.rejects, first.known_files) == (2, 5, 0)
     assert first.reasons == {"unknown_event": 1, "unreadable": 3, "truncated_file": 1}
     assert first.done == first.total > 0
-    assert ids(spark, lake) == ["id-1", "id-3"]
-    assert reasons(spark, lake) == ["truncated_file", "unknown_event", *["unreadable"] * 3]
-    assert sum(row["source"].endswith("b\n\\xff.jsonl") for row in lake.read(spark, "rejects").collect()) == 1
-    assert lake.read(spark, "bronze").columns == lake.read(spark, "silver/events").columns
+    assert ids(lake) == ["id-1", "id-3"]
+    assert reasons(lake) == ["truncated_file", "unknown_event", *["unreadable"] * 3]
+    assert sum(row["source"].endswith("b\n\\xff.jsonl") for row in rows_of(lake, "rejects")) == 1
+    # The day is the name of a folder.
+    assert [*rows_of(lake, "bronze")[0], "day"] == BRONZE.names
 
     # A copy under another name is the same file; a new one is read.
     shutil.copy(tmp_path / "files/a.jsonl", tmp_path / "files/z.jsonl")
     make_lines("d.jsonl", line(4))
-    second = ingest_files(spark, lake, [tmp_path / "files"])
+    second = ingest_files(engine, lake, [tmp_path / "files"])
     assert (second.events, second.rejects, second.known_files) == (1, 0, 5)
-    assert ids(spark, lake) == ["id-1", "id-3", "id-4"]
+    assert ids(lake) == ["id-1", "id-3", "id-4"]
 
-    third = ingest_files(spark, lake, [tmp_path / "files"])
+    third = ingest_files(engine, lake, [tmp_path / "files"])
     assert (third.batches, third.known_files) == (0, 6)
 
 
-@pytest.mark.full
-def test_a_batch_is_done_again_wherever_its_job_was_killed(spark: SparkSession, lake: Lake, make_lines: Lines) -> None:
+def test_a_batch_is_done_again_wherever_its_job_was_killed(engine: SmallEngine, lake: Lake, make_lines: Lines) -> None:
     # Given what a job leaves that is killed while it writes, and between the two renames
     file = make_lines("a.jsonl", line(1), line(2, "exploded"))
-    datasource.register(spark)
-    judged = judge(spark.read.format(datasource.NAME).load(str(file)), now_ms=2 * FIRST_MS)
-    write_judged(lake, judged, Batch(name="one"))
+    intake.write_batch(engine, lake, Batch(name="one"), SourceOptions(paths=(str(file),)), 2 * FIRST_MS)
     (staging,) = (lake.home / batches.STAGING).iterdir()
     (staging / "one.rejects").rename(lake.path("rejects") / "batch=one")
     assert (staging / "one").is_dir()
-    assert reasons(spark, lake) == ["unknown_event"]
+    assert reasons(lake) == ["unknown_event"]
 
     # When it is started again
-    done = ingest_files(spark, lake, [file])
+    done = ingest_files(engine, lake, [file])
 
     # I expect each row once
     assert (done.events, done.rejects) == (1, 1)
-    assert ids(spark, lake) == ["id-1"]
-    assert reasons(spark, lake) == ["unknown_event"]
+    assert ids(lake) == ["id-1"]
+    assert reasons(lake) == ["unknown_event"]
     assert not [file for file in (lake.home / batches.STAGING).rglob("*") if file.name != staging.name]
 
 
 def test_a_file_with_nothing_good_in_it_is_taken_in_once_too(
-    spark: SparkSession, lake: Lake, make_lines: Lines
+    engine: SmallEngine, lake: Lake, make_lines: Lines
 ) -> None:
     file = make_lines("a.jsonl", "rubbish")
     empty = make_lines("b.jsonl")
-    assert ingest_files(spark, lake, [file, empty]).rejects == 1
-    assert ingest_files(spark, lake, [file, empty]).known_files == 2
-    assert ids(spark, lake) == []
+    assert ingest_files(engine, lake, [file, empty]).rejects == 1
+    assert ingest_files(engine, lake, [file, empty]).known_files == 2
+    assert ids(lake) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,48 +16,48 @@ from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import datasource, stream
 from testbed.waiting import until
-from tests.pipeline.source.conftest import Events, offsets_of
+from tests.pipeline.source.conftest import Events, offsets_of, rows_of
 
 
-def offsets(spark: SparkSession, lake: Lake) -> list[tuple[str, int]]:
-    return sorted((row["source"], row["offset"]) for row in lake.read(spark, "bronze").collect())
+def offsets(lake: Lake) -> list[tuple[str, int]]:
+    return sorted((row["source"], row["offset"]) for row in rows_of(lake, "bronze"))
 
 
-def test_each_run_goes_on_where_the_last_one_stopped(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
-    nothing = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+def test_each_run_goes_on_where_the_last_one_stopped(engine: SmallEngine, lake: Lake, pool_events: Events) -> None:
+    nothing = ingest_stream(engine, lake, uri_file=str(pool_events.uri_file))
     assert (nothing.batches, nothing.events) == (0, 0)
 
     pool_events.send(40)
     pool_events.publish([("k", {"x-event": "exploded"}), (b"\xff", pool_events.headers(0)), ("k", {})], b"what it was")
-    first = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=30))
+    first = ingest_stream(engine, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=30))
     assert (first.batches, first.events, first.rejects, first.done, first.total) == (2, 40, 3, 43, 43)
     assert first.reasons == {"unknown_event": 1, "invalid_key": 1, "no_event": 1}
-    rejects = {row["offset"]: row for row in lake.read(spark, "rejects").collect()}
+    rejects = {row["offset"]: row for row in rows_of(lake, "rejects")}
     assert (rejects[41]["raw"], rejects[42]["raw"]) == (b"\xff", b"what it was")
 
-    assert ingest_stream(spark, lake, uri_file=str(pool_events.uri_file)).batches == 0
+    assert ingest_stream(engine, lake, uri_file=str(pool_events.uri_file)).batches == 0
     pool_events.send(5)
-    assert ingest_stream(spark, lake, uri_file=str(pool_events.uri_file)).events == 5
-    assert offsets(spark, lake) == [("core-events", number) for number in (*range(40), *range(43, 48))]
+    assert ingest_stream(engine, lake, uri_file=str(pool_events.uri_file)).events == 5
+    assert offsets(lake) == [("core-events", number) for number in (*range(40), *range(43, 48))]
 
 
 def test_following_takes_in_what_comes_until_it_is_stopped(
-    spark: SparkSession, lake: Lake, pool_events: Events
+    engine: SmallEngine, lake: Lake, pool_events: Events
 ) -> None:
     stop, seen = threading.Event(), [IngestProgress()]
     uri_file = str(pool_events.uri_file)
 
     def follow() -> None:
-        seen.append(ingest_stream(spark, lake, uri_file=uri_file, follow=True, stop=stop, every=0.1))
+        seen.append(ingest_stream(engine, lake, uri_file=uri_file, follow=True, stop=stop, every=0.1))
 
     def has(count: int) -> bool:
-        return len(offsets(spark, lake)) == count
+        return len(offsets(lake)) == count
 
     thread = threading.Thread(target=follow)
     thread.start()
     try:
         for count in (3, 7):
-            pool_events.send(count - len(offsets(spark, lake)))
+            pool_events.send(count - len(offsets(lake)))
             until(partial(has, count), what="the events in bronze")
     finally:
         stop.set()
@@ -68,35 +67,35 @@ def test_following_takes_in_what_comes_until_it_is_stopped(
 
 @pytest.mark.full
 def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(
-    spark: SparkSession, lake: Lake, pool_events: Events
+    engine: SmallEngine, lake: Lake, pool_events: Events
 ) -> None:
     uri_file = str(pool_events.uri_file)
     pool_events.send(10)
-    ingest_stream(spark, lake, uri_file=uri_file)
+    ingest_stream(engine, lake, uri_file=uri_file)
 
     pool_events.make_again()
     pool_events.sent = 100
     pool_events.send(3)
     with pytest.raises(StreamChanged, match="ends at offset 3, and 10 were read"):
-        ingest_stream(spark, lake, uri_file=uri_file)
+        ingest_stream(engine, lake, uri_file=uri_file)
     # As long as the old one, and longer: its offsets alone do not show it.
     pool_events.send(9)
     with pytest.raises(StreamChanged, match="another event"):
-        ingest_stream(spark, lake, uri_file=uri_file)
+        ingest_stream(engine, lake, uri_file=uri_file)
 
-    assert ingest_stream(spark, lake, uri_file=uri_file, rules=IngestRules(new_stream=True)).events == 12
-    assert ingest_stream(spark, lake, uri_file=uri_file).events == 0
+    assert ingest_stream(engine, lake, uri_file=uri_file, rules=IngestRules(new_stream=True)).events == 12
+    assert ingest_stream(engine, lake, uri_file=uri_file).events == 0
     new_stream = [("core-events#2", number) for number in range(12)]
-    assert offsets(spark, lake) == [("core-events", number) for number in range(10)] + new_stream
+    assert offsets(lake) == [("core-events", number) for number in range(10)] + new_stream
 
 
 @pytest.mark.full
-def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
+def test_what_retention_took_is_an_error_or_a_note(engine: SmallEngine, lake: Lake, pool_events: Events) -> None:
     # Given a stream that keeps little, of which something was read
     pool_events.make_again(**{"x-max-length-bytes": 80_000, "x-stream-max-segment-size-bytes": 20_000})
     uri_file = str(pool_events.uri_file)
     pool_events.send(10)
-    ingest_stream(spark, lake, uri_file=uri_file)
+    ingest_stream(engine, lake, uri_file=uri_file)
 
     # When more goes by than it keeps
     def first() -> int:
@@ -108,19 +107,21 @@ def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: La
 
     # I expect an error that says so, and to go on without them when I want to
     with pytest.raises(EventsLost, match=rf"10 to {begins - 1} .*on-gap record"):
-        ingest_stream(spark, lake, uri_file=uri_file)
-    done = ingest_stream(spark, lake, uri_file=uri_file, rules=IngestRules(on_gap="record"))
+        ingest_stream(engine, lake, uri_file=uri_file)
+    done = ingest_stream(engine, lake, uri_file=uri_file, rules=IngestRules(on_gap="record"))
     assert done.reasons == {"gap": 1}
-    (note,) = lake.read(spark, "rejects").collect()
+    (note,) = rows_of(lake, "rejects")
     assert (note["reason"], note["offset"]) == ("gap", 10)
     assert f"the events 10 to {begins - 1} of core-events" in note["raw"].decode()
     # Some offsets are the broker's own.
     left, _ = offsets_of(stream.read(pool_events.monitor_uri, pool_events.stream, 0, pool_events.end()))
     assert left[0] == begins
-    assert [offset for _, offset in offsets(spark, lake)] == [*range(10), *left]
+    assert [offset for _, offset in offsets(lake)] == [*range(10), *left]
 
 
-def test_no_password_is_in_a_plan_or_the_lake(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
+def test_no_password_is_in_a_plan_or_the_lake(
+    spark: SparkSession, engine: SmallEngine, lake: Lake, pool_events: Events
+) -> None:
     pool_events.send(5)
     secret = pool_events.pool.passwords[pool_events.pool.users.monitor]
     datasource.register(spark)
@@ -131,13 +132,13 @@ def test_no_password_is_in_a_plan_or_the_lake(spark: SparkSession, lake: Lake, p
     assert "osrdyne_events" in plan
     assert secret not in plan
 
-    ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+    ingest_stream(engine, lake, uri_file=str(pool_events.uri_file))
     held = [file for file in lake.home.rglob("*") if file.is_file()]
     assert any(file.name == batches.NOTE for file in held)
     assert not [file for file in held if secret.encode() in file.read_bytes()]
     pool_events.uri_file.write_text(pool_events.monitor_uri.replace(secret, "wrong-one"))
     with pytest.raises(SourceError) as caught:
-        ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+        ingest_stream(engine, lake, uri_file=str(pool_events.uri_file))
     assert "wrong-one" not in str(caught.value)
 
 
@@ -166,37 +167,3 @@ def test_a_streaming_query_goes_on_exactly_from_its_checkpoint(
     written = [file.read_bytes() for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()]
     assert any(b'{"offset": 57}' in content for content in written)
     assert not [content for content in written if secret.encode() in content]
-
-
-def test_without_spark_a_run_takes_in_the_same_and_goes_on_where_the_last_one_stopped(
-    lake: Lake, pool_events: Events
-) -> None:
-    uri_file = str(pool_events.uri_file)
-    with SmallEngine.open("1g") as engine:
-        assert ingest_stream(engine, lake, uri_file=uri_file).batches == 0
-        pool_events.send(40)
-        bad: list[tuple[str | bytes, dict[str, Any]]] = [
-            ("k", {"x-event": "exploded"}),
-            (b"\xff", pool_events.headers(0)),
-            ("k", {}),
-        ]
-        pool_events.publish(bad, b"what it was")
-        first = ingest_stream(engine, lake, uri_file=uri_file, rules=IngestRules(batch_events=30))
-        assert (first.batches, first.events, first.rejects, first.done, first.total) == (2, 40, 3, 43, 43)
-        assert first.reasons == {"unknown_event": 1, "invalid_key": 1, "no_event": 1}
-
-        assert ingest_stream(engine, lake, uri_file=uri_file).batches == 0
-        pool_events.send(5)
-        assert ingest_stream(engine, lake, uri_file=uri_file).events == 5
-        engine.show(lake, "bronze", "rejects")
-        found = engine.rows('select source, "offset" as number from bronze order by number')
-        assert [(row["source"], row["number"]) for row in found] == [
-            ("core-events", number) for number in (*range(40), *range(43, 48))
-        ]
-        assert engine.rows('select raw from rejects order by "offset"')[1:] == [
-            {"raw": b"\xff"},
-            {"raw": b"what it was"},
-        ]
-        pool_events.uri_file.write_text("amqp://a:b@127.0.0.1:1/x")
-        with pytest.raises(SourceError):
-            ingest_stream(engine, lake, uri_file=uri_file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -60,9 +59,8 @@ def test_options_are_read_whatever_their_case() -> None:
     assert options.on_gap == "record"
 
 
-def test_files_are_named_by_lines_or_by_a_list_that_can_hold_any_name() -> None:
+def test_files_are_named_a_line_each() -> None:
     assert SourceOptions.of({"path": "/a b\n/c\u2028d"}).paths == ("/a b", "/c\u2028d")
-    assert SourceOptions.of({"files": json.dumps(["/a\nb", "/\udcff"])}).paths == ("/a\nb", "/\udcff")
 
 
 def test_the_address_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,22 +10,22 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from osrdyne_pipeline.ingest import ingest_stream
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.small.engine import SmallEngine
 from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.source.consumer import MessageNotReceived, StreamMessage
 from osrdyne_pipeline.source.stream import FEW, Bounds
 from testbed.hostile import amqp_1_0, frames
 from testbed.hostile.chance import drawn
 from testbed.hostile.sending import send_frames, send_messages
-from tests.pipeline.source.conftest import FAR, UUID, Events, offsets_of
+from tests.pipeline.source.conftest import FAR, UUID, Events, offsets_of, rows_of
 
 
 @pytest.mark.both_versions
 def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
-    spark: SparkSession, lake: Lake, pool_events: Events
+    engine: SmallEngine, lake: Lake, pool_events: Events
 ) -> None:
     # Given such messages at the begin, in the middle and at the end, alone and in a row
     pool_events.send_unreadable(UUID)
@@ -36,10 +36,10 @@ def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
     bad, good = [0, 4, 5, 8], [1, 2, 3, 6, 7]
 
     # I expect each once, and rows that say so
-    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+    done = ingest_stream(engine, lake, uri_file=str(pool_events.uri_file))
     assert (done.total, done.events, done.reasons) == (9, len(good), {"unreadable_offset": len(bad)})
-    assert sorted(row["offset"] for row in lake.read(spark, "bronze").collect()) == good
-    rejects = {row["offset"]: row["raw"].decode() for row in lake.read(spark, "rejects").collect()}
+    assert sorted(row["offset"] for row in rows_of(lake, "bronze")) == good
+    rejects = {row["offset"]: row["raw"].decode() for row in rows_of(lake, "rejects")}
     assert sorted(rejects) == bad
     assert rejects[4].startswith("unreadable_offset: the message at offset 4 of core-events cannot be received: ")
     assert "year 36536598" in rejects[4]
@@ -47,12 +47,12 @@ def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
 
     # and the next run to go on behind them
     pool_events.send(1)
-    again = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+    again = ingest_stream(engine, lake, uri_file=str(pool_events.uri_file))
     assert (again.events, again.rejects) == (1, 0)
 
 
 def test_nothing_that_a_worker_can_send_stops_the_ingestion(
-    spark: SparkSession, lake: Lake, pool_events: Events
+    engine: SmallEngine, lake: Lake, pool_events: Events
 ) -> None:
     first = int(os.environ.get("OSRDYNE_FIRST_SEED", "1"))
     exchange, uri = pool_events.pool.names.activity_exchange, pool_events.pool.uri(pool_events.pool.users.worker)
@@ -75,12 +75,12 @@ def test_nothing_that_a_worker_can_send_stops_the_ingestion(
     end = pool_events.end()
     assert end > 60
 
-    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+    done = ingest_stream(engine, lake, uri_file=str(pool_events.uri_file))
 
-    kept = [row["offset"] for name in ("bronze", "rejects") for row in lake.read(spark, name).collect()]
+    kept = [row["offset"] for name in ("bronze", "rejects") for row in rows_of(lake, name)]
     assert sorted(set(kept)) == list(range(end))
     assert done.total == end
-    good = {row["event_id"] for row in lake.read(spark, "bronze").collect()}
+    good = {row["event_id"] for row in rows_of(lake, "bronze")}
     assert {f"id-{number}" for number in range(4)} <= good
 
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,6 @@ ingest.BATCH_BYTES = 1
 with SmallEngine.open("1g") as engine:
     ingest.ingest_files(engine, lake_at(sys.argv[1], "core"), sys.argv[2:])
 """
-
-
-@pytest.fixture
-def engine() -> Iterator[SmallEngine]:
-    with SmallEngine.open("1g") as opened:
-        yield opened
 
 
 def lines(file: Path, *ids: str, event: str = "alive") -> Path:

@@ -19,7 +19,6 @@ OWN = {
     "packages/jobs/osrdyne_jobs/http/api.py": "a payload that was checked when its job was registered",
     "packages/pipeline/osrdyne_pipeline/batches.py": "notes of ingest in the lake",
     "packages/pipeline/osrdyne_pipeline/slices.py": "the note of what tables were made of",
-    "packages/pipeline/osrdyne_pipeline/source/options.py": "names of files, from ingest",
 }
 
 

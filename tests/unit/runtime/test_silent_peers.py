@@ -134,7 +134,7 @@ PROGRAMS: dict[str, tuple[str, float]] = {
     "jobs redo": ("jobs redo --pool core --database-file database", STOP_SECONDS),
     "jobs serve": ("jobs serve --port 0 --pool core --database-file database", STOP_SECONDS),
     "relay serve": ("relay serve --settings relay.toml", CLOSE_SECONDS),
-    "pipeline ingest": ("pipeline ingest --pool core --lake lake --engine duckdb --follow", LAST_SECONDS),
+    "pipeline ingest": ("pipeline ingest --pool core --lake lake --follow", LAST_SECONDS),
     "osrdyne_worker.run": (WORKER, CLOSE_SECONDS),
     "osrdyne_jobs.JobWorker": (JOB_WORKER, STOP_SECONDS),
     "osrdyne_relay.worker.RelayWorker": (RELAY_WORKER, CLOSE_SECONDS),

@@ -13,7 +13,7 @@ import typer
 from osrdyne_pipeline import ingest, places
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import one_line_errors
-from osrdyne_pipeline.commands.starting import AUTO, started
+from osrdyne_pipeline.commands.starting import duckdb
 from osrdyne_pipeline.ingest import IngestProgress, IngestRules
 from osrdyne_pipeline.source import consumer
 from osrdyne_pipeline.source.options import ERROR, RECORD
@@ -72,7 +72,6 @@ def command(
     new_stream: Annotated[
         bool, typer.Option("--new-stream", help="The stream was deleted and made again: read it from its first event.")
     ] = False,
-    engine: options.Engine = AUTO,
     master: options.Master = None,
     memory: options.Memory = options.DEFAULT_MEMORY,
     json: options.Json = False,
@@ -83,29 +82,25 @@ def command(
     """
     if files and (uri_file is not None or follow):
         raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")
+    del master  # an option of all commands; one reader needs no cluster
     place = lake_at(lake, pool)
     rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
     place.check_writable()
     begun = time.monotonic()
-    with started("ingest", place, engine=engine, master=master, memory=memory) as session:
+    with duckdb(place, memory) as engine:
         if files:
-            done = ingest.ingest_files(session, place, files, rules=rules, progress=print_progress)
+            done = ingest.ingest_files(engine, place, files, rules=rules, progress=print_progress)
         else:
             done = ingest.ingest_stream(
-                session,
+                engine,
                 place,
-                uri_file=absolute(uri_file),
+                uri_file=None if uri_file is None else str(uri_file),
                 rules=rules,
                 follow=follow,
                 stop=_stopping(follow),
                 progress=print_progress,
             )
     print_outcome(done, pool, place, time.monotonic() - begun, json=json)
-
-
-def absolute(uri_file: Path | None) -> str | None:
-    """Return an absolute path: Spark's executors read the file too, from working directories of their own."""
-    return None if uri_file is None else str(uri_file.absolute())
 
 
 def _stopping(follow: bool) -> Event:

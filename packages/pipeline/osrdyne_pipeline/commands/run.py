@@ -19,7 +19,7 @@ from osrdyne_pipeline.commands import options, recommend, report, tables
 from osrdyne_pipeline.commands.ingest import OnGap, UriFile
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.report import Output
-from osrdyne_pipeline.commands.starting import AUTO, started
+from osrdyne_pipeline.commands.starting import AUTO, duckdb
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.ingest import IngestRules
 from osrdyne_pipeline.source.options import ERROR
@@ -79,10 +79,13 @@ def command(
     begun = time.monotonic()
     # Where it is in an object store, another lake holds what this one sees: see `StoreLake.only_writer`.
     with lake_at(lake, pool).only_writer("run"), _within(seconds, time_limit, done):
-        with done.step("ingest") as outcome, started("ingest", place, **how) as session:
-            address, rules = ingest_command.absolute(uri_file), IngestRules(on_gap=on_gap)
+        with done.step("ingest") as outcome, duckdb(place, memory) as taking:
             taken = ingest.ingest_stream(
-                session, place, uri_file=address, rules=rules, progress=ingest_command.print_progress
+                taking,
+                place,
+                uri_file=None if uri_file is None else str(uri_file),
+                rules=IngestRules(on_gap=on_gap),
+                progress=ingest_command.print_progress,
             )
             outcome |= ingest_command.counts(taken)
         if not place.exists("bronze"):

@@ -92,11 +92,18 @@ def started(
 ) -> Iterator[SparkSession | SmallEngine]:
     """Give the engine that was chosen, and end it. Raises `CannotAsk`, `CannotStart`, `LakeError` and `SparkFailed`."""
     if chosen(engine, master, lake) == DUCKDB:
-        SmallEngine.check(lake)
-        opened: contextlib.AbstractContextManager[SparkSession | SmallEngine] = SmallEngine.open(memory)
+        with duckdb(lake, memory) as given:
+            yield given
     else:
-        opened = spark(name, master=master, memory=memory)
-    with opened as given:
+        with spark(name, master=master, memory=memory) as session:
+            yield session
+
+
+@contextlib.contextmanager
+def duckdb(lake: AnyLake, memory: str) -> Iterator[SmallEngine]:
+    """Give DuckDB within this process, and end it. Raises `LakeError`, also for a lake that it cannot reach."""
+    SmallEngine.check(lake)
+    with SmallEngine.open(memory) as given:
         yield given
 
 

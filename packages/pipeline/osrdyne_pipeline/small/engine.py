@@ -100,10 +100,7 @@ class SmallEngine:
             return
         for path in map(str, (lake.home, lake.home.resolve())):
             if "\\" in path or path != path.encode(errors="replace").decode():
-                raise LakeError(
-                    f"DuckDB cannot reach {path}, which has a backslash or is not UTF-8: give another path, "
-                    "or for a backslash --engine spark"
-                )
+                raise LakeError(f"DuckDB cannot reach {path}, which has a backslash or is not UTF-8: give another path")
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of a query."""

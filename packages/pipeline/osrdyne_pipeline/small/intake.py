@@ -1,8 +1,8 @@
-"""Events into the lake by the small engine: read, judged and written aside, a batch at a time."""
+"""Events into the lake: read, judged and written aside, a batch at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def write_batch(
-    engine: SmallEngine, lake: Lake, batch: Batch, options: Mapping[str, str], latest_ms: int
+    engine: SmallEngine, lake: Lake, batch: Batch, options: SourceOptions, latest_ms: int
 ) -> tuple[int, dict[str, int]]:
     """Read what the options name, judge it and write it aside, in one pass over the source.
 
@@ -36,7 +36,7 @@ def write_batch(
 
 
 def append_batch(
-    engine: SmallEngine, lake: StoreLake, batch: Batch, options: Mapping[str, str], latest_ms: int
+    engine: SmallEngine, lake: StoreLake, batch: Batch, options: SourceOptions, latest_ms: int
 ) -> tuple[Batch, dict[str, int]]:
     """Do the same with a lake in an object store, and commit it: return the batch with its counts.
 
@@ -49,13 +49,13 @@ def append_batch(
 
 
 @contextmanager
-def _judged(engine: SmallEngine, options: Mapping[str, str], latest_ms: int) -> Iterator[tuple[int, dict[str, int]]]:
+def _judged(engine: SmallEngine, options: SourceOptions, latest_ms: int) -> Iterator[tuple[int, dict[str, int]]]:
     """Let queries know what was read, with its verdicts, as `judged`; give how many events and rejects there are."""
-    judge = judging(latest_ms, 0).format(raw="given")
+    judge = judging(latest_ms).format(raw="given")
     database = engine.connection
     database.register("given", RAW.empty_table())
     database.execute(f"create or replace temp table judged as {judge}")
-    for rows in reading.read(SourceOptions.of(options)):
+    for rows in reading.read(options):
         database.register("given", rows)
         database.execute(f"insert into judged {judge}")
     database.unregister("given")

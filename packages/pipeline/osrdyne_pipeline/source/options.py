@@ -1,8 +1,7 @@
-"""The options of the source `osrdyne_events`, read once from what Spark hands over."""
+"""What to read: the options of a source, also of `osrdyne_events`, which has them of Spark."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,9 +22,9 @@ class SourceOptions:
 
     #: The stream's name; from option `stream`, or `pool`, whose stream it then is.
     stream: str = ""
-    #: Files or folders, one a line: Spark's `path`. Or `files`, a list in JSON, which can hold names with line ends.
+    #: Files or folders; of Spark's `path`, one a line.
     paths: tuple[str, ...] = ()
-    #: `names`: path -> what the column `source` says, in JSON; the path itself by default.
+    #: Path -> what the column `source` says; the path itself by default. Not an option of Spark.
     names: Mapping[str, str] = field(default_factory=dict)
     #: Option `uri_file`: the file that holds the broker's address; see address.py.
     uri_file: str | None = None
@@ -39,7 +38,7 @@ class SourceOptions:
     on_gap: str = ERROR
     #: `readers`: at most so many at once.
     readers: int = 1
-    #: `sourceName`: what the column `source` says; the stream's name by default.
+    #: What the column `source` says of a stream; its name by default. Not an option of Spark.
     source: str = ""
 
     @classmethod
@@ -48,8 +47,7 @@ class SourceOptions:
         options = {name.lower(): value for name, value in given.items()}
         if found := [name for name in SECRET if name in options]:
             raise SourceError(f"option {found[0]}: a credential in an option shows in plans; see option uri_file")
-        named = options.get("files")
-        paths = tuple(filter(None, options.get("path", "").split("\n"))) if named is None else tuple(json.loads(named))
+        paths = tuple(filter(None, options.get("path", "").split("\n")))
         stream = options.get("stream") or (PoolNames(options["pool"]).events_stream if "pool" in options else "")
         if bool(paths) == bool(stream):
             raise SourceError("name what to read: option pool (or stream) for a broker's, or path for files")
@@ -59,14 +57,13 @@ class SourceOptions:
         return cls(
             stream=stream,
             paths=paths,
-            names=json.loads(options.get("names", "{}")),
             uri_file=options.get("uri_file"),
             start=_offset(options, "startingOffset", "first"),
             end=_offset(options, "endingOffset", "last"),
             most=_number(options, "maxEventsPerBatch", 0),
             on_gap=on_gap,
             readers=max(1, _number(options, "readers", os.cpu_count() or 1)),
-            source=options.get("sourcename") or stream,
+            source=stream,
         )
 
 

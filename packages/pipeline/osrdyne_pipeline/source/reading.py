@@ -1,4 +1,4 @@
-"""The events that a source's options name, as batches of RAW, whichever engine wants them."""
+"""The events that a source's options name, as batches of RAW."""
 
 from __future__ import annotations
 

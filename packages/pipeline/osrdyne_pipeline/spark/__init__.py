@@ -1,5 +1,4 @@
 """What only Spark needs, so that nothing else imports it. `session` of the package starts it.
 
-`intake` takes in events, `rows` are those of the lake's tables, and `tables` makes all of them, as `silver` and
-`questions` say.
+`rows` are those of the lake's tables, and `tables` makes all of them, as `silver` and `questions` say.
 """
