@@ -36,7 +36,9 @@ def events(bronze: DataFrame) -> DataFrame:
     # Most events came once. To sort only the others by all that they say, hashes of ids are counted first: where two
     # ids have the same hash, both are merely looked at more closely.
     marked = bronze.withColumn("mark", F.xxhash64("event_id"))
-    often = marked.groupBy("mark").agg(F.count("*").alias("copies")).where("copies > 1").select("mark").cache()
+    counted = marked.groupBy("mark").agg(F.count("*").alias("copies"))
+    # Not a cache: Spark would take that of another run over the same folders, whose files may be others by then.
+    often = counted.where("copies > 1").select("mark").localCheckpoint()
     if often.isEmpty():
         return bronze.select(*EVENTS.names)
     copies = Window.partitionBy("event_id").orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
