@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     option("--days", type=int, default=366, help="only the first days of the year")
     option("--dir", type=Path, default=FOLDER, help="folder for calls, events and lake; emptied first (%(default)s)")
-    option("--memory", default="2g", help="memory for Spark (%(default)s)")
+    option("--memory", default="2g", help="memory of the engine (%(default)s)")
     return parser
 
 

@@ -149,7 +149,9 @@ def test_a_run_by_spark_has_pods_for_executors_and_makes_the_tables_of_a_run_her
         assert [owner["name"] for owner in pod["metadata"]["ownerReferences"]] == [driver]
         [container] = pod["spec"]["containers"]
         assert container["image"] == SPARK.name
-        assert not any("serviceaccount" in mount["mountPath"] for mount in container["volumeMounts"])
+        places = [mount["mountPath"] for mount in container["volumeMounts"]]
+        assert not any("serviceaccount" in place or "credentials" in place for place in places)
+        assert SECRET not in json.dumps(pod["spec"])
     # None of them stays
     assert place.kubectl("get", "pods", "-l", "spark-role=executor", "-o", "name") == ""
 

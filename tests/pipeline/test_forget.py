@@ -5,13 +5,17 @@ them.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 
+from osrdyne_pipeline.batches import NOTE
 from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.spark.rows import LITERAL
 from tests.pipeline.small_history import BEGIN, EVENTS, REQUESTS, write
 from tests.pipeline.test_cli import complaint, run
 
@@ -104,3 +108,28 @@ def test_tables_of_forgotten_events_are_made_again_and_reports_are_removed(
     assert lake.read(spark, "silver/events").count() == EVENTS
     assert lake.read(spark, "silver/requests").count() == REQUESTS
     assert not [name for name in made if (lake.home / name).exists()]
+
+
+@pytest.mark.full
+def test_events_of_a_batch_that_a_former_version_wrote_are_read_and_forgotten(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    root, file = lake.home.parent, tmp_path / "events.jsonl"
+    file.write_text(line("a", BEGIN) + line("b", BEGIN) + "rubbish\n")
+    printed("ingest", file, "--lake", root)
+    # Spark wrote such batches, with two columns more, and Hadoop its sums.
+    [batch] = lake.path("bronze").glob("batch=*")
+    note = (batch / NOTE).read_bytes()
+    read = spark.read.options(**LITERAL).parquet(str(batch))
+    former = read.withColumns({"reason": F.lit(None).cast("string"), "raw": F.lit(None).cast("binary")})
+    former.write.partitionBy("day").parquet(str(tmp_path / "former"))
+    shutil.rmtree(batch)
+    shutil.move(tmp_path / "former", batch)
+    (batch / NOTE).write_bytes(note)
+    assert list(batch.rglob(".*.crc"))
+    assert printed("tables", "--lake", root, "--engine", "duckdb")["rows"]["silver/events"] == 2
+
+    assert printed("forget", "--lake", root, "--event-id", "a", "--yes")["events"] == 1
+
+    assert held(spark, lake) == (["b"], ["unreadable"])
+    assert printed("tables", "--lake", root, "--engine", "duckdb")["rows"]["silver/events"] == 1

@@ -1,5 +1,5 @@
 """The pipeline as a package on a standalone cluster of two workers, as docs/howto/pipeline-cluster.md shows it. The
-Python of driver and executors has none of our code but what spark-submit sends.
+driver's Python has none of our code but what spark-submit sends, and executors have no Python.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ def document_in(file: Path) -> dict[str, Any]:
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
-def test_ingest_and_tables_run_on_two_workers_from_packages_alone(tmp_path: Path) -> None:
+def test_tables_are_made_on_two_workers_without_python_from_packages_alone(tmp_path: Path) -> None:
     java.ensure()
     (tmp_path / "events").mkdir()
     write(tmp_path / "events/small.jsonl")
-    # Python without the files by which site-packages names our checkout (-S), but with the libraries in it: on
-    # executors, too, whose environment is Spark's own.
+    # Python without the files by which site-packages names our checkout (-S), but with the libraries in it.
     bare = tmp_path / "python"
     libraries = sysconfig.get_path("purelib")
     bare.write_text(
@@ -67,7 +66,8 @@ def test_ingest_and_tables_run_on_two_workers_from_packages_alone(tmp_path: Path
         variables = {
             **cluster.environment,
             "PATH": f"{BIN}:{cluster.environment['PATH']}",
-            "PYSPARK_PYTHON": str(bare),
+            "PYSPARK_DRIVER_PYTHON": str(bare),
+            "PYSPARK_PYTHON": "/bin/false",
         }
         alone = subprocess.run(
             [bare, "-c", "import pyspark, osrdyne_pipeline"], env=variables, cwd=tmp_path, check=False, **CAUGHT

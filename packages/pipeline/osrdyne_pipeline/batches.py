@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 
 #: A batch's note of itself.
 NOTE = "_batch.json"
-#: Where batches are written, each process in a folder of its own.
+#: Where batches are written.
 STAGING = "_staging"
-_RUN = secrets.token_hex(4)
 
 
 @dataclass(frozen=True)
@@ -130,4 +128,4 @@ def name_of(digests: Iterable[str] | Sequence[str]) -> str:
 
 
 def _staging(lake: Lake) -> Path:
-    return lake.home / STAGING / _RUN
+    return lake.home / STAGING

@@ -66,8 +66,6 @@ class IngestRules:
 
     #: `error` or `record`: what to do where retention removed events before they were read.
     on_gap: str = ERROR
-    #: Milliseconds by which an event may be later than this machine's clock.
-    allowance_ms: int = ALLOWANCE_MS
     #: Most events of a stream in a batch.
     batch_events: int = BATCH_EVENTS
     #: The stream was deleted and made again: read it from its first event, and keep what was read of the old one.
@@ -167,7 +165,7 @@ class _StreamJob:
         if held.first > self._next and self._rules.on_gap == ERROR:
             raise EventsLost(
                 f"retention removed the events {self._next} to {held.first - 1} of {self._stream} before they were "
-                "read; to go on without them, with a note in the rejects: on-gap record. To lose none, ingest more "
+                "read; to go on without them, with a note in the rejects: --on-gap record. To lose none, ingest more "
                 "often or let the pool keep events for longer (events_max_age, events_max_bytes)"
             )
         return held
@@ -199,7 +197,7 @@ class _StreamJob:
         # The last message that there is of the batch: offsets are left out for the broker's own notes.
         last = stream.message_at(uri, self._stream, end - 1)
         mark = Mark.of(last) if isinstance(last, StreamMessage) and last.offset == end - 1 else None
-        return _write(self._engine, self._lake, options, batch.marked(mark), self._rules)
+        return _write(self._engine, self._lake, options, batch.marked(mark))
 
 
 def ingest_files(
@@ -207,7 +205,6 @@ def ingest_files(
     lake: AnyLake,
     paths: Sequence[str | Path],
     *,
-    rules: IngestRules | None = None,
     progress: Callable[[IngestProgress], None] = _nothing,
 ) -> IngestProgress:
     """Read files, and those in folders, that were not read before: a file is known by its content.
@@ -215,7 +212,6 @@ def ingest_files(
     A path may also be an address of an object store. Raises `LakeBusy`, `LakeError` where a store cannot be used, and
     `SourceError` where a path is absent.
     """
-    rules = rules or IngestRules()
     so_far = IngestProgress()
     with lake.only_writer("ingest"):
         batches.clean(lake)
@@ -232,7 +228,7 @@ def ingest_files(
             digests = tuple(file.digest for file in group)
             batch = Batch(name=f"files-{batches.name_of(digests)}", files=digests)
             with _local_files(group) as options:
-                _count(so_far, *_write(engine, lake, options, batch, rules))
+                _count(so_far, *_write(engine, lake, options, batch))
             so_far.done += sum(file.size for file in group)
             progress(so_far)
     return so_far
@@ -276,11 +272,9 @@ def _groups(new: Sequence[EventFile]) -> list[list[EventFile]]:
     return groups
 
 
-def _write(
-    engine: SmallEngine, lake: AnyLake, options: SourceOptions, batch: Batch, rules: IngestRules
-) -> tuple[Batch, dict[str, int]]:
+def _write(engine: SmallEngine, lake: AnyLake, options: SourceOptions, batch: Batch) -> tuple[Batch, dict[str, int]]:
     """Read what the options name, judge it, write it and commit it."""
-    latest_ms = time.time_ns() // 1_000_000 + rules.allowance_ms
+    latest_ms = time.time_ns() // 1_000_000 + ALLOWANCE_MS
     if not isinstance(lake, Lake):
         return intake.append_batch(engine, lake, batch, options, latest_ms)
     events, reasons = intake.write_batch(engine, lake, batch, options, latest_ms)

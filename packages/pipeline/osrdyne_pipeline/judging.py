@@ -33,7 +33,7 @@ REASONS = {
 
 
 def judging(latest_ms: int) -> str:
-    """Return the query that judges the rows of `{raw}`.
+    """Return the query that judges the rows of `given`.
 
     It gives rows of RAW with their `reason`, null for a good event, and what BRONZE has beyond them. No event is later
     than `latest_ms`, in milliseconds since the epoch. The `day` of a reject is null.
@@ -54,7 +54,7 @@ def judging(latest_ms: int) -> str:
                 when time_ms > {latest_ms} then 'clock_skew'
                 when duration_ms < 0 then 'negative_duration'
                 end as reason
-            from {{raw}} as given
+            from given
         )
         select source, judged.offset as offset, key, event, time_ms, worker_id, request_id, outcome, duration_ms,
             caller, error, detail, output, log, began,

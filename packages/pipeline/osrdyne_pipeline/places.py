@@ -1,7 +1,6 @@
 """Where a lake and files may be: folders of a file system, and for a lake also S3-compatible object stores. Pure.
 
-A path means itself. An address such as `gs://bucket/lake` would name a folder of that name here, so it is
-refused. Spark takes brackets and stars for a pattern; the option `LITERAL` keeps it from that.
+A path means itself. An address such as `gs://bucket/lake` would name a folder of that name here, so it is refused.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 STORES = ("s3", "s3a")
 #: Names of buckets are more restricted than that; the store says so.
 _STORE = re.compile(r"s3a?:/{1,2}([a-z0-9][a-z0-9._-]+)((?:/[^/]+)*)/*", re.IGNORECASE)
-#: Option of Spark's readers: brackets and stars in a path stand for themselves. Spark reads its own tables so.
-LITERAL = {"__globPaths__": "false"}
 
 
 def scheme(place: Path | str) -> str | None:

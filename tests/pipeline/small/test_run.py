@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from osrdyne_pipeline.batches import committed
+from osrdyne_pipeline.commands import PIPELINE
 from osrdyne_pipeline.lake import Lake
 from testbed.pool import Pool
 from tests.pipeline.small_history import EVENTS, REQUESTS, record, rows
@@ -124,6 +126,25 @@ def test_a_step_that_fails_is_named_and_what_was_done_before_is_reported(uri_fil
     assert "report" not in document
     assert document["error"].startswith("recommend: ")
     assert "another" in found.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "place, engine, said",
+    [
+        ("lake", ("--engine", "duckdb", "--master", "local[2]"), "give one of both"),
+        ("s3://bucket/lake", ("--engine", "spark"), "is in an object store, where DuckDB makes the tables"),
+    ],
+)
+def test_an_engine_that_cannot_make_the_tables_is_refused_before_anything_is_read(
+    place: str, engine: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    found = CliRunner().invoke(PIPELINE, words(Path(place), "--uri-file", "none", *engine))
+
+    assert found.exit_code == 2
+    assert said in found.stderr
+    assert "ingest" not in found.stderr
 
 
 def test_two_runs_at_once_are_refused_and_the_second_names_the_first(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ CASES: list[tuple[dict[str, Any], str | None]] = [
 def judge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     with SmallEngine.open("1g") as engine:
         engine.connection.register("given", pa.Table.from_pylist(rows, schema=RAW))
-        return engine.rows(judging.judging(NOW + ALLOWANCE).format(raw="given"))
+        return engine.rows(judging.judging(NOW + ALLOWANCE))
 
 
 def test_each_row_is_accepted_or_refused_with_its_reason() -> None:

@@ -84,18 +84,17 @@ def command(
         raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")
     del master  # an option of all commands; one reader needs no cluster
     place = lake_at(lake, pool)
-    rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
     place.check_writable()
     begun = time.monotonic()
     with duckdb(place, memory) as engine:
         if files:
-            done = ingest.ingest_files(engine, place, files, rules=rules, progress=print_progress)
+            done = ingest.ingest_files(engine, place, files, progress=print_progress)
         else:
             done = ingest.ingest_stream(
                 engine,
                 place,
                 uri_file=None if uri_file is None else str(uri_file),
-                rules=rules,
+                rules=IngestRules(on_gap=on_gap, new_stream=new_stream),
                 follow=follow,
                 stop=_stopping(follow),
                 progress=print_progress,

@@ -105,7 +105,7 @@ Engine = Annotated[
     typer.Option(
         envvar="OSRDYNE_PIPELINE_ENGINE",
         callback=_engine,
-        help="What does the work: duckdb needs no Java; spark does it for many events; auto chooses by their number.",
+        help="What makes the tables: duckdb needs no Java; spark is for many events; auto chooses by their number.",
         metavar="auto|duckdb|spark",
     ),
 ]

@@ -19,7 +19,7 @@ from osrdyne_pipeline.commands import options, recommend, report, tables
 from osrdyne_pipeline.commands.ingest import OnGap, UriFile
 from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.report import Output
-from osrdyne_pipeline.commands.starting import AUTO, duckdb
+from osrdyne_pipeline.commands.starting import AUTO, chosen, duckdb
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.ingest import IngestRules
 from osrdyne_pipeline.source.options import ERROR
@@ -75,6 +75,8 @@ def command(
         raise CannotAsk("--apply needs a file to write: give --settings")
     how: dict[str, Any] = {"engine": engine, "master": master, "memory": memory}
     place, done = lake_at(lake, pool), _RunProgress(json=json)
+    if engine != AUTO or master is not None:
+        chosen(engine, master, place)  # refuses what cannot be done, before anything is read
     place.check_writable()
     begun = time.monotonic()
     # Where it is in an object store, another lake holds what this one sees: see `StoreLake.only_writer`.

@@ -195,8 +195,6 @@ def _words(error: Exception) -> str:
     if "OutOfMemoryError" in text:
         by = "--driver-memory or --executor-memory of spark-submit" if "SPARK_ENV_LOADED" in os.environ else "--memory"
         return f"Java ran out of memory: give more by {by}; {Log.hint()}"
-    if found := re.search(r"osrdyne_pipeline\.errors\.\w+: (.+)", text):
-        return found.group(1)
     match = re.search(r"(?:Caused by: )?[\w.]+(?:Exception|Error): ([^\n]+)", text)
     first = match.group(1) if match else next(iter(text.splitlines()), type(error).__name__)
     return f"Spark could not do it: {first[:_LONGEST]}; {Log.hint()}"

@@ -37,7 +37,8 @@ def events(bronze: DataFrame) -> DataFrame:
     # ids have the same hash, both are merely looked at more closely.
     marked = bronze.withColumn("mark", F.xxhash64("event_id"))
     counted = marked.groupBy("mark").agg(F.count("*").alias("copies"))
-    # Not a cache: Spark would take that of another run over the same folders, whose files may be others by then.
+    # Not a cache: Spark would take that of another run over the same folders, whose files may be others by then. It
+    # goes with the executor that has it, as what `SparkMaker` keeps.
     often = counted.where("copies > 1").select("mark").localCheckpoint()
     if often.isEmpty():
         return bronze.select(*EVENTS.names)

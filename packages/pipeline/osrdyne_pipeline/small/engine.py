@@ -1,4 +1,4 @@
-"""DuckDB within this process: what makes the tables of a small pool, without a Java.
+"""DuckDB within this process: it takes in the events of each pool, and makes the tables of a small one, without a Java.
 
 Tables are made in the order of `QUERIES`, each of those further up. What DuckDB keeps meanwhile is in memory, and
 beyond that in files of a folder of its own, which it removes.

@@ -51,7 +51,7 @@ def append_batch(
 @contextmanager
 def _judged(engine: SmallEngine, options: SourceOptions, latest_ms: int) -> Iterator[tuple[int, dict[str, int]]]:
     """Let queries know what was read, with its verdicts, as `judged`; give how many events and rejects there are."""
-    judge = judging(latest_ms).format(raw="given")
+    judge = judging(latest_ms)
     database = engine.connection
     database.register("given", RAW.empty_table())
     database.execute(f"create or replace temp table judged as {judge}")

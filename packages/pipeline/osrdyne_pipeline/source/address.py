@@ -1,5 +1,5 @@
 """The broker's address, a credential: in a file that an option names, or in the environment. It is read where a
-connection is made, on the driver and on each executor, and is in no option, plan, page or checkpoint.
+connection is made, for `osrdyne_events` on each executor, and is in no option, plan, page or checkpoint.
 """
 
 from __future__ import annotations

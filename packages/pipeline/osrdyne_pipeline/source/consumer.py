@@ -64,7 +64,7 @@ CONNECT_SECONDS, PATIENCE_SECONDS, LAST_SECONDS = 10.0, 60.0, 5.0
 CLOSE_SECONDS = 1.0
 #: Seconds that the first delivery may take, and between two questions meanwhile.
 FIRST_DELIVERY_SECONDS, ASK_AGAIN_SECONDS = 0.5, 0.05
-#: Seconds between heartbeats: long, because they are not answered while Spark is busy with a batch.
+#: Seconds between heartbeats: long, because they are not answered while the engine is busy with a batch.
 HEARTBEAT_SECONDS = 600
 
 #: With this the broker ends the connection where it cannot convert a message.

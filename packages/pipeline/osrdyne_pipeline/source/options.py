@@ -36,9 +36,9 @@ class SourceOptions:
     most: int = 0
     #: `onGap`: `error`, or `record`: a row with a problem for what retention took before it was read.
     on_gap: str = ERROR
-    #: `readers`: at most so many at once.
-    readers: int = 1
-    #: What the column `source` says of a stream; its name by default. Not an option of Spark.
+    #: `readers`: at most so many ranges, which Spark reads at once.
+    readers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    #: What the column `source` says of a stream. Not an option of Spark, which has the stream's name there.
     source: str = ""
 
     @classmethod

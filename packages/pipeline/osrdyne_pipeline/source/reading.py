@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
 from osrdyne_pipeline.errors import EventsLost
 from osrdyne_pipeline.source import address, columns, files, ranges, stream
+from osrdyne_pipeline.source.files import FilePart
 from osrdyne_pipeline.source.options import ERROR, SourceOptions
 
 
 def read(options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Give all that the options name, one part after the other. Raises `SourceError`."""
     if options.paths:
-        for share in files.parts(files.find(options.paths)):
-            yield from files.read(replace(share, name=options.names.get(share.path, "")))
+        for file in files.find(options.paths):
+            yield from files.read(FilePart(str(file), name=options.names.get(str(file), "")))
         return
     for part in ranges_of(options):
         yield from read_range(options, part)
@@ -67,5 +67,7 @@ def _unreadable(options: SourceOptions, found: stream.UnreadMessage) -> pa.Recor
 def _gap(options: SourceOptions, start: int, until: int) -> pa.RecordBatch:
     words = f"retention removed the events {start} to {until - 1} of {options.stream} before they were read"
     if options.on_gap == ERROR:
-        raise EventsLost(f"{words}; to go on without them: onGap=record")
+        raise EventsLost(
+            f"{words}; to go on without them, with a note in the rejects: --on-gap record (onGap of a source)"
+        )
     return columns.problem_batch(options.source, start, f"gap: {words}")

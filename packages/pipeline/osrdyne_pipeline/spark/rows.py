@@ -13,10 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from osrdyne_pipeline import places
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import BY_DAY, Lake
 from osrdyne_pipeline.schemas import TABLES
+
+#: Option of Spark's readers: brackets and stars in a path stand for themselves.
+LITERAL = {"__globPaths__": "false"}
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
@@ -31,7 +33,7 @@ def read_rows(spark: SparkSession, name: str, folder: Path | None) -> DataFrame:
     schema = StructType([StructField(field.name, field.dataType, True) for field in of_arrow(TABLES[name])])
     if folder is None:
         return spark.createDataFrame([], schema)
-    return spark.read.options(**places.LITERAL).schema(schema).parquet(str(folder)).select(*schema.names)
+    return spark.read.options(**LITERAL).schema(schema).parquet(str(folder)).select(*schema.names)
 
 
 def write_rows(name: str, rows: DataFrame, folder: Path) -> None:
