@@ -48,7 +48,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "jobs restored": ("--database-file", "é/away", "--json"),
     "jobs prepare-database": (*(f"--{role}-file=é/away" for role in ("admin", "owner", "database")), "--json"),
     "jobs serve": ("--database-file", "é/none", "--json"),
-    "pipeline ingest": ("é/events.jsonl", *NO_LAKE),
+    "pipeline ingest": ("é/away.jsonl", *NO_LAKE),
     "pipeline tables": NO_LAKE,
     "pipeline recommend": NO_LAKE,
     "pipeline report": NO_LAKE,
