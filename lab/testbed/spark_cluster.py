@@ -42,8 +42,9 @@ class SparkCluster:
     @property
     def environment(self) -> dict[str, str]:
         """What its processes need, and programs that submit to it: loopback only, and files in its folder."""
+        others = ("SPARK_", "PYSPARK_", "OSRDYNE_PIPELINE_")
         return {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith(others)},
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
