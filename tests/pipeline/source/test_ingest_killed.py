@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.ingest import IngestRules, ingest_stream
@@ -26,13 +28,14 @@ with SmallEngine.open("1g") as engine:
 
 
 def test_a_job_that_is_killed_leaves_no_gap_and_no_duplicate(
-    engine: SmallEngine, lake: Lake, pool_events: Events
+    engine: SmallEngine, lake: Lake, pool_events: Events, tmp_path: Path
 ) -> None:
     # Given a job that is killed within one of its many batches
     pool_events.send(EVENTS)
     arguments = [str(lake.home.parent), str(pool_events.uri_file)]
     job = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments],
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # what a killed DuckDB leaves
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL,
