@@ -127,7 +127,7 @@ def watch(place: Place) -> tuple[str, dict[str, dict[str, Any]]]:
         kinds = [condition["type"] for condition in status.get("conditions", ()) if condition["status"] == "True"]
         return next((kind for kind in kinds if kind in ("Complete", "Failed")), None)
 
-    return str(until(ended, every=0.5, within=600, what=f"the end of {NAME}")), seen
+    return str(until(ended, every=0.5, within=1200, what=f"the end of {NAME}")), seen
 
 
 def test_a_run_by_spark_has_pods_for_executors_and_makes_the_tables_of_a_run_here(place: Place, tmp_path: Path) -> None:

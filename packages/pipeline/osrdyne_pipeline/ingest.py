@@ -144,9 +144,10 @@ class _StreamJob:
         so_far.total = so_far.done + held.end - start
         while start < held.end:
             end = min(held.end, max(start, held.first) + self._rules.batch_events)
-            yield self._commit(start, end)
+            done = self._commit(start, end)
             so_far.done += end - start
             start = self._next = end
+            yield done
 
     def _held(self) -> stream.Bounds | None:
         """Return what the stream holds. Raises where it is another stream, or where unread events are gone."""

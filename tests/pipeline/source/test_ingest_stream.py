@@ -29,7 +29,15 @@ def test_each_run_goes_on_where_the_last_one_stopped(engine: SmallEngine, lake: 
 
     pool_events.send(40)
     pool_events.publish([("k", {"x-event": "exploded"}), (b"\xff", pool_events.headers(0)), ("k", {})], b"what it was")
-    first = ingest_stream(engine, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=30))
+    shares: list[float] = []
+    first = ingest_stream(
+        engine,
+        lake,
+        uri_file=str(pool_events.uri_file),
+        rules=IngestRules(batch_events=30),
+        progress=lambda so_far: shares.append(so_far.done / so_far.total),
+    )
+    assert shares == [30 / 43, 1.0]
     assert (first.batches, first.events, first.rejects, first.done, first.total) == (2, 40, 3, 43, 43)
     assert first.reasons == {"unknown_event": 1, "invalid_key": 1, "no_event": 1}
     rejects = {row["offset"]: row for row in rows_of(lake, "rejects")}
