@@ -1,5 +1,4 @@
-"""From files of events to tables: the pipeline's two engines, DuckDB in SQL alone, and one thread of plain Python, on
-real flights.
+"""From files of events to tables: the pipeline's two engines, DuckDB's SQL alone, and one thread of plain Python.
 
 The events are those of `osrdyne replay` for the flights by destination; a busier year of the same kind is what
 `examples.airports.calls --scale` makes of it. They are made once a machine, which takes minutes, and kept. Each side is

@@ -270,10 +270,14 @@ class DaemonProcess:
     def key(self, key: str) -> dict[str, Any] | None:
         return next((listed for listed in self.status()["keys"] if listed["key"] == key), None)
 
+    def metric(self, name: str) -> float:
+        """Return the value of a series, by its name with its labels as the page of metrics has it; 0 without it."""
+        values = [line.split()[-1] for line in self.get("/metrics").splitlines() if line.startswith(f"{name} ")]
+        return float(values[0]) if values else 0.0
+
     def sessions_ended(self) -> int:
         """Return how many sessions on the broker ended or could not begin."""
-        lines = self.get("/metrics").splitlines()
-        return int(float(next(line for line in lines if line.startswith("osrdyne_sessions_ended_total ")).split()[1]))
+        return int(self.metric("osrdyne_sessions_ended_total"))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the daemon and wait for its end."""

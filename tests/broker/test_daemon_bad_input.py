@@ -159,10 +159,7 @@ def test_an_activity_event_of_an_unknown_key_or_without_type_wakes_nothing(
     connection.close()
 
     def counted(event: str) -> float:
-        for line in daemon.get("/metrics").splitlines():
-            if line.startswith(f'osrdyne_activity_events_total{{event="{event}"}}'):
-                return float(line.split()[1])
-        return 0.0
+        return daemon.metric(f'osrdyne_activity_events_total{{event="{event}"}}')
 
     until(lambda: counted("unknown_key") == 2 and counted("unreadable") == 3, what="counted events")
     assert daemon.status()["keys"] == []

@@ -30,11 +30,6 @@ def foreign_queue(pool: Pool, name: str, **arguments: Any) -> None:
     pool.broker.management.put("queues", pool.vhost, name, body={"durable": True, "arguments": arguments})
 
 
-def metric(daemon: DaemonProcess, name: str) -> float:
-    values = [line.split()[1] for line in daemon.get("/metrics").splitlines() if line.startswith(f"{name} ")]
-    return float(values[0]) if values else 0.0
-
-
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -59,7 +54,7 @@ def test_large_orphans_whose_queues_cannot_be_had_do_not_fill_the_memory(
     # When it has had them all in its hands
     def seen_often() -> bool:
         most[0] = max(most[0], process.memory_info().rss)
-        return metric(daemon, 'osrdyne_orphans_total{outcome="put_back"}') >= number
+        return daemon.metric('osrdyne_orphans_total{outcome="put_back"}') >= number
 
     until(seen_often, every=0.01, what="orphans put back")
     assert most[0] - before < number * size / 2, f"grew by {(most[0] - before) / MIB:.0f} MiB"
@@ -142,20 +137,20 @@ def test_an_alarm_of_the_broker_and_the_depths_of_the_pools_queues_are_seen(
     until(lambda: daemon.status()["queues"]["core-poison"] == 3, what="the depth of the poison queue")
     rest = {"core-unanswered": 0, "core-waiting": 0, "core-parked": 0}
     assert daemon.status()["queues"] == {"core-orphan": 0, "core-dl": 0, "core-poison": 3, **rest}
-    assert metric(daemon, 'osrdyne_queue_messages{queue="core-poison"}') == 3
+    assert daemon.metric('osrdyne_queue_messages{queue="core-poison"}') == 3
     assert daemon.status()["alarm"] is None
 
     broker.rabbitmqctl("set_vm_memory_high_watermark", "absolute", "1MB")
     until(lambda: daemon.status()["alarm"] is not None, what="the alarm")
     assert daemon.status()["alarm"] == "memory"
-    assert metric(daemon, "osrdyne_broker_alarm") == 1
+    assert daemon.metric("osrdyne_broker_alarm") == 1
     text = osrdyne("status", "--url", daemon.url).out.decode()
     assert "broker alarm (memory): it takes no publishes" in text
     assert "messages in core-orphan 0, core-dl 0, core-poison 3, core-unanswered 0, core-waiting 0" in text
 
     broker.rabbitmqctl("set_vm_memory_high_watermark", "absolute", f"{MEMORY_MB}MB")
     until(lambda: daemon.status()["alarm"] is None, what="the end of the alarm")
-    assert metric(daemon, "osrdyne_broker_alarm") == 0
+    assert daemon.metric("osrdyne_broker_alarm") == 0
     alarm_lines = [line["message"] for line in daemon.lines() if line["message"].startswith("broker alarm")]
     assert alarm_lines == ["broker alarm: it takes no publishes, and all wait", "broker alarm is over"]
 
@@ -170,7 +165,7 @@ def test_a_stranger_that_listens_to_orphans_or_dead_letters_is_found(
     api.call("POST", "bindings", vhost, "e", "core-orphan-xchg", "q", "audit", body={"routing_key": ""})
     api.call("POST", "bindings", vhost, "e", "core-dl-xchg", "e", "tap", body={"routing_key": ""})
     daemon = make_daemon(pool)
-    until(lambda: metric(daemon, "osrdyne_topology_findings") == 2, what="the findings")
+    until(lambda: daemon.metric("osrdyne_topology_findings") == 2, what="the findings")
     done = osrdyne("lint", "--settings", str(daemon.directory / "settings.toml"), "--live")
     assert done.code == 1
     assert b"copies every message of core-orphan-xchg to audit" in done.out
@@ -185,6 +180,6 @@ def test_many_failing_keys_are_a_few_lines_of_the_log(
     client = make_client(pool)
     for number in range(keys):
         client.send(f"key-{number}", b"x")
-    until(lambda: metric(daemon, 'osrdyne_keys{state="failed"}') == keys, what="every key failed")
+    until(lambda: daemon.metric('osrdyne_keys{state="failed"}') == keys, what="every key failed")
     failed = [line for line in daemon.lines() if line["message"] == "group failed; it is tried again"]
     assert len(failed) == 20
