@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.batches import Batch
 from osrdyne_pipeline.ingest import ingest_files
@@ -89,3 +92,19 @@ def test_a_file_with_nothing_good_in_it_is_taken_in_once_too(
     assert ingest_files(engine, lake, [file, empty]).rejects == 1
     assert ingest_files(engine, lake, [file, empty]).known_files == 2
     assert ids(lake) == []
+
+
+def test_of_a_parquet_file_with_a_damaged_part_the_other_parts_are_taken_in(
+    engine: SmallEngine, lake: Lake, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.parquet"
+    names = [f"id-{number}" for number in range(20)]
+    table = {"key": ["k"] * 20, "event": ["alive"] * 20, "event_id": names, "time_ms": [FIRST_MS] * 20}
+    pq.write_table(pa.table(table), file, row_group_size=10, compression="none", use_dictionary=False)
+    written = file.read_bytes()
+    file.write_bytes(written[:4] + b"\xff" * 40 + written[44:])
+
+    done = ingest_files(engine, lake, [file])
+
+    assert done.reasons == {"truncated_file": 1}
+    assert set(names[10:]) <= set(ids(lake))

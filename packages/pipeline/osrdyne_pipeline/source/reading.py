@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from osrdyne_pipeline.errors import EventsLost
 from osrdyne_pipeline.source import address, columns, files, ranges, stream
-from osrdyne_pipeline.source.files import FilePart
 from osrdyne_pipeline.source.options import ERROR, SourceOptions
 
 
 def read(options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Give all that the options name, one part after the other. Raises `SourceError`."""
     if options.paths:
-        for file in files.find(options.paths):
-            yield from files.read(FilePart(str(file), name=options.names.get(str(file), "")))
+        # A part by itself: where one of a Parquet file is damaged, the others are read.
+        for share in files.parts(files.find(options.paths)):
+            yield from files.read(replace(share, name=options.names.get(share.path, "")))
         return
     for part in ranges_of(options):
         yield from read_range(options, part)
