@@ -137,7 +137,10 @@ def test_a_wrong_argument_is_wrong_usage_and_says_what_would_be_right(words: tup
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("ingest", "x.jsonl", "--follow"), "--uri-file and --follow are for the stream"),
+        *(
+            (("ingest", "x.jsonl", *words), "--uri-file, --follow, --on-gap and --new-stream are for the stream")
+            for words in (("--follow",), ("--uri-file", "address"), ("--on-gap", "record"), ("--new-stream",))
+        ),
         (("forget",), "give one of --source, --before and --event-id"),
         (("forget", "--event-id", "a", "--before", "2020-01-01"), "give one of"),
     ],
