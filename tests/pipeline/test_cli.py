@@ -273,6 +273,9 @@ def test_memory_is_set_unless_spark_submit_has_started_java_with_its_own(
     assert (kept.get("spark.driver.memory"), kept.get("spark.master")) == (
         (None, None) if within else ("1g", "local[*]")
     )
+    # What Java begins with, and what a user's own options are added to.
+    assert ("spark.driver.defaultJavaOptions" in kept) == (not within)
+    assert "spark.driver.extraJavaOptions" not in kept
     session("test", master="spark://head:7077", memory="1g")
     assert kept["spark.master"] == "spark://head:7077"
 

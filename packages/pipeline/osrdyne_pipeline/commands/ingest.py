@@ -81,7 +81,9 @@ def command(
     A message that is not an event goes to the rejects with its reason, and stops nothing.
     """
     if files and (uri_file is not None or follow or new_stream or on_gap != ERROR):
-        raise CannotAsk("files are read as they are: --uri-file, --follow, --on-gap and --new-stream are for the stream")
+        raise CannotAsk(
+            "files are read as they are: --uri-file, --follow, --on-gap and --new-stream are for the stream",
+        )
     del master  # an option of all commands; one reader needs no cluster
     place = lake_at(lake, pool)
     place.check_writable()
