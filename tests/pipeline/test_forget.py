@@ -122,7 +122,8 @@ def test_events_of_a_batch_that_a_former_version_wrote_are_read_and_forgotten(
     note = (batch / NOTE).read_bytes()
     read = spark.read.options(**LITERAL).parquet(str(batch))
     former = read.withColumns({"reason": F.lit(None).cast("string"), "raw": F.lit(None).cast("binary")})
-    former.write.partitionBy("day").parquet(str(tmp_path / "former"))
+    with_sums = {"fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem", "fs.file.impl.disable.cache": "true"}
+    former.write.options(**with_sums).partitionBy("day").parquet(str(tmp_path / "former"))
     shutil.rmtree(batch)
     shutil.move(tmp_path / "former", batch)
     (batch / NOTE).write_bytes(note)
